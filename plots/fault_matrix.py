@@ -17,8 +17,8 @@ NAME = "fault_matrix"
 SETS = [("live migration", "matrix_migrate"), ("Balance", "matrix_balance")]
 COMMAND = "r2bench matrix --mode migrate --out DIR (and --mode balance); plots/collect.py matrix matrix_migrate DIR/matrix.json (and matrix_balance)"
 # From best to worst; a field is as bad as its worst cell.
-STATES = [("empty", "cannot happen", "#F2F2F2"), ("survives", "job goes on, every element right", "#7FB8DB"),
-          ("explained", "job ends in the core's error, in time", style.YELLOW), ("missed", "fault missed its moment", "#BBBBBB"),
+STATES = [("empty", "cannot happen", "#F2F2F2"), ("survives", "job continues, every element right", "#7FB8DB"),
+          ("explained", "error within its bound", style.YELLOW), ("missed", "fault missed its moment", "#BBBBBB"),
           ("fails", "does not hold", style.VERMILION)]
 ORDER = [name for name, _, _ in STATES]
 # As a channel lives; a moment that is not here comes last.

@@ -92,7 +92,7 @@ struct BoardHost::Impl {
     for (const FaultSpec& each : specs) names.push_back(each.name);
     const auto near = nearest(wanted, names);
     throw PlanError(spec.file, spec.line, spec.column,
-                    "no fault called '" + wanted + "', and none of that id, was armed before this one" +
+                    "no fault called '" + wanted + "' and no fault with that id was armed before this one" +
                         (near ? "; did you mean '" + *near + "'?" : ""));
   }
   void let_time_act() const {

@@ -82,8 +82,8 @@ void left_behind(Doctor& doctor) {
   if (geteuid() != 0) {
     doctor.line(Health::kNote, "real faults",
                 std::string(kUndoFolder) +
-                    " is there: a run changes this machine now, or was killed and has "
-                    "left a change; `sudo r2bench doctor` puts back what was left");
+                    " exists: a run with real faults is in progress, or was killed before "
+                    "it reverted its changes; in that case `sudo r2bench doctor` reverts them");
     return;
   }
   std::vector<std::string> told;

@@ -57,7 +57,7 @@ void end_plan(Membership& membership, const ExecArguments& arguments, const std:
     if (witness.is_open() && !(witness << story.dump(2) << "\n" << std::flush))
       console.err << "r2bench: " << arguments.witness << " could not be written\n";
   } catch (const ControlError& error) {
-    console.err << "r2bench: what the faults did cannot be told: " << error.what() << "\n";
+    console.err << "r2bench: the effects of the faults cannot be listed: " << error.what() << "\n";
   }
 }
 
@@ -68,7 +68,7 @@ int exec_command(const ExecArguments& arguments, const Console& console) {
     throw UsageError(
         "nothing to run; write the program after '--', such as: r2bench exec --node node0 -- ib_write_bw");
   if (!arguments.witness.empty() && arguments.plan.empty())
-    throw UsageError("--witness needs a --plan to tell of");
+    throw UsageError("--witness needs --plan: it lists the effects of the plan's faults");
   const std::string lib_dir = (program_prefix() / "lib").string();
   if (::access(injector_library(lib_dir).c_str(), R_OK) != 0)
     throw UsageError("the injector is missing: there is no " + injector_library(lib_dir) +
@@ -105,13 +105,13 @@ int exec_command(const ExecArguments& arguments, const Console& console) {
   const ChildSignals signals;  // until the very end: a Ctrl-C must not cut the story short
   int status = 0;
   try {
-    status = run_child(
-        arguments.command, environment_of(membership, program), signals, membership.holder.fd(), [&] {
-          console.err
-              << "r2bench: the fabric '" << arguments.name
-              << "' has lost its holder: the program goes on, nobody can join it, faults stay as they are\n"
-              << std::flush;
-        });
+    status = run_child(arguments.command, environment_of(membership, program), signals,
+                       membership.holder.fd(), [&] {
+                         console.err << "r2bench: the fabric '" << arguments.name
+                                     << "' has lost its holder process: the program continues, but no "
+                                        "command can join or heal faults any more\n"
+                                     << std::flush;
+                       });
   } catch (const std::system_error& error) {
     console.err << "r2bench: " << error.what() << "\n";
     status = error.code().value() == ENOENT ? kExitNotFound : kExitNotExecuted;

@@ -34,7 +34,7 @@ std::array<std::vector<std::string>, 2> one_each(const std::vector<std::string>&
 }  // namespace
 
 int guest_command(const GuestArguments& arguments, const Console& console) {
-  if (arguments.command.empty()) throw UsageError("guest: what is to run in it? Write it after '--'");
+  if (arguments.command.empty()) throw UsageError("guest: no command is given; write it after '--'");
   if (!arguments.writable.empty() && !std::filesystem::is_directory(arguments.writable))
     throw UsageError("--write " + arguments.writable + ": no such folder");
   if (arguments.guests == 2 && arguments.nodes != 2)

@@ -61,7 +61,7 @@ r2ccl::collective::Job JobOptions::job() const {
         static_cast<double>(quantity("--reduction-rate", reduction, faultinject::parse_rate)) / 8;
   }
   job.most_segments = segments;
-  if (job.bytes == 0) throw UsageError("--bytes: nothing is to be sent");
+  if (job.bytes == 0) throw UsageError("--bytes: must be more than 0");
   if (job.capacities.size() < 2 || job.capacities.size() > 1024) throw UsageError("2 to 1024 nodes, please");
   for (const double capacity : job.capacities) {
     if (!(capacity > 0 && capacity <= 1e6))

@@ -268,8 +268,9 @@ std::vector<Branch> branches_of(hwloc_topology_t topology, const std::vector<Dev
 void print_distances(hwloc_topology_t topology, const r2ccl::topology::Topology& distances,
                      const std::vector<Device>& nics, const std::vector<Device>& gpus,
                      const TopologySource& source, std::ostream& out) {
-  out << "\nFrom memory or a GPU to a NIC: below one PCIe switch, on one socket, or across; and what a byte "
-         "costs\n";
+  out << "\nFrom memory or a GPU to a NIC: below the same PCIe switch, on the same socket, or across "
+         "sockets; "
+         "and the cost of a byte\n";
   std::vector<Table::Column> titles = {{"", "", Table::Align::kLeft}};
   for (const Device& nic : nics) titles.push_back({nic.name, "", Table::Align::kLeft});
   Table table(titles);

@@ -51,7 +51,8 @@ class Judge {
       say(Level::kNote, &host, nullptr, "GPUDirect",
           "nvidia_peermem is not loaded; dma-buf needs the open driver", "modprobe nvidia_peermem");
     for (const std::string& tool : host.missing_tools)
-      say(Level::kNote, &host, nullptr, "tools", tool + " is missing, so what it tells is not known",
+      say(Level::kNote, &host, nullptr, "tools",
+          tool + " is missing, so the properties that it reads are unknown",
           "apt-get install " + std::string(tool == "setpci"        ? "pciutils"
                                            : tool == "ibv_devinfo" ? "ibverbs-utils"
                                                                    : "iproute2"));
@@ -76,7 +77,7 @@ class Judge {
     if (!on.empty())
       say(host.gpus ? Level::kBad : Level::kNote, &host, nullptr, "ACS",
           std::string("access control services are on above a NIC") +
-              (host.gpus ? ": traffic to GPUs takes the way over the root port"
+              (host.gpus ? ": traffic to GPUs makes a detour over the root port"
                          : "; that matters to GPUs only"),
           on);
     else if (!bridges.empty() && readable == 0 && !host.root)
@@ -148,8 +149,7 @@ class Judge {
       say(Level::kNote, &host, &port, "PCIe",
           port.pci_speed + " x" + std::to_string(port.pci_width) + ", where " + port.pci_speed_max + " x" +
               std::to_string(port.pci_width_max) + " is possible: a slower slot, or a card that sits badly",
-          "lspci -vvs " + port.pci +
-              " | grep -E 'LnkCap|LnkSta'; then seat the card anew or in another slot");
+          "lspci -vvs " + port.pci + " | grep -E 'LnkCap|LnkSta'; then reseat the card, or use another slot");
     dpu(host, port);
   }
 

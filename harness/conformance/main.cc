@@ -99,23 +99,28 @@ void print(const nlohmann::json& json, int fd) {
 }
 
 int program(int argc, char** argv) {
-  CLI::App app("What two RDMA devices do, case by case, as JSON");
+  CLI::App app(
+      "Runs verbs cases between two RDMA devices and prints what was observed, as JSON. `r2bench "
+      "conformance` uses it.");
   std::string a, b, strike;
   std::vector<std::string> chosen;
   StrikeOptions options;
-  app.add_option("--a", a, "Device that initiates")->required();
-  app.add_option("--b", b, "Device that it reaches (it may be the same)")->required();
-  app.add_option("--case", chosen, "Only cases whose names begin so");
+  app.add_option("--a", a, "Device of the initiator")->required();
+  app.add_option("--b", b, "Device of the target (may be the same)")->required();
+  app.add_option("--case", chosen, "Run only cases whose names begin with this");
   app.add_option("--strike", strike,
-                 "What a program sees of one fault: 'event', or a shell command that makes it");
+                 "Record what a program sees of one fault, made by 'event' (the injector's event) or by this "
+                 "shell command");
   unsigned slowed_ms = 0;
   app.add_option("--slowed-to", slowed_ms,
-                 "The fault breaks nothing, and traffic that is timed takes so many milliseconds at least");
-  app.add_flag("--passes", options.passes, "The fault is over before the retries are; traffic goes on");
+                 "With --strike, for a rate limit or a delay: nothing breaks; traffic must take at least "
+                 "this long, in ms");
+  app.add_flag("--passes", options.passes,
+               "With --strike: the fault ends before the retries are exhausted, and traffic continues");
   unsigned carry_ms = 0;
-  app.add_option("--carry", carry_ms, "Only measure how much the two carry in so many milliseconds");
+  app.add_option("--carry", carry_ms, "Only measure how much the two devices carry, for this long, in ms");
   int json_fd = STDOUT_FILENO;
-  app.add_option("--json-fd", json_fd, "Descriptor for the JSON");
+  app.add_option("--json-fd", json_fd, "File descriptor to which the JSON is written");
   bool list = false;
   app.add_flag("--list", list, "Only print the names of the cases");
   CLI11_PARSE(app, argc, argv);

@@ -226,7 +226,7 @@ TEST_F(Exec, a_holder_that_is_killed_ends_no_program) {
   const pid_t holder = atoi(board.substr(6).c_str());
   ASSERT_GT(holder, 0) << board;
   kill(holder, SIGKILL);
-  EXPECT_TRUE(command.says("has lost its holder"));
+  EXPECT_TRUE(command.says("has lost its holder process"));
   command.release();
   EXPECT_EQ(command.status(), 0);
 }

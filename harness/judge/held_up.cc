@@ -9,8 +9,8 @@ std::string held_up(const Throughput& t) {
   constexpr double kMostOfLimit = 1.1;    // good runs reach 1.06: an operation costs more than port time
   constexpr double kLeastOfPorts = 0.85;  // good runs reach 0.91 to 0.99
   if (t.rounds_measured > 0 && t.limit > 0 && t.retained > kMostOfLimit * t.limit)
-    return "more was retained than the NICs left can carry (" + short_number(t.retained) + " of a limit of " +
-           short_number(t.limit) + "): something else had held the job up before";
+    return "more was retained than the remaining NICs can carry (" + short_number(t.retained) +
+           " of a limit of " + short_number(t.limit) + "): something else had held the job up before";
   if (t.ports_gbps > 0 && t.before_gbps > 0 && t.before_gbps < kLeastOfPorts * t.ports_gbps)
     return "the ports carry " + short_number(t.ports_gbps) + " Gbit/s, and before the fault " +
            short_number(t.before_gbps) + " were delivered: something else held the job up";

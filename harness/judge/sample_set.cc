@@ -308,7 +308,7 @@ SampleSet samples_of_baseline(const Json& baseline, const std::string& name) {
   if (baseline.at("baseline_version") != kBaselineVersion)
     throw BaselineError("baseline_version " + baseline.at("baseline_version").dump() +
                         ", and this r2bench knows " + std::to_string(kBaselineVersion) +
-                        " only; write it anew with --save-baseline");
+                        " only; write it again with --save-baseline");
   SampleSet set;
   set.name = name;
   try {
@@ -339,7 +339,7 @@ SampleSet samples_of_baseline(const Json& baseline, const std::string& name) {
     }
   } catch (const Json::exception& error) {
     throw BaselineError(std::string("damaged baseline: ") + error.what() +
-                        "; write it anew with --save-baseline");
+                        "; write it again with --save-baseline");
   }
   return set;
 }

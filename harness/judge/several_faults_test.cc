@@ -72,7 +72,7 @@ TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
     while (from < story.size() && story[from].find(text) == std::string::npos) ++from;
     return from;
   };
-  const std::string went_on = "went on at the rate that the NICs left can carry";
+  const std::string went_on = "continued at the rate that the remaining NICs can carry";
   const size_t lost = first_with("node2/nic1 lost its link", 0), said = first_with(went_on, 0);
   ASSERT_LT(said, story.size()) << "of the NIC that was lost";
   EXPECT_LT(lost, said);

@@ -169,7 +169,7 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<s
             ? mode.mode + ": the job had ended before its first fault; without one it proves nothing"
             : mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
                   std::to_string(mode.faults_planned) +
-                  " planned faults were seen to take effect; what the job shows without them proves nothing");
+                  " planned faults were seen to take effect; without them the job's result proves nothing");
   }
   if (mode.trace_lost > 0) {
     doubts.push_back(

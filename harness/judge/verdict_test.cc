@@ -87,7 +87,7 @@ TEST_F(VerdictTest, a_round_that_does_not_settle_fails_whatever_the_mean_is) {
 TEST_F(VerdictTest, what_was_held_up_by_something_else_does_not_pass) {
   migrate().throughput.retained = 0.67;
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
-  EXPECT_NE(of("migrate.retained_bw").got.find("more was retained than the NICs left can carry"),
+  EXPECT_NE(of("migrate.retained_bw").got.find("more was retained than the remaining NICs can carry"),
             std::string::npos);
   migrate().throughput.retained = 0.54;
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kPass);

@@ -268,7 +268,7 @@ std::string incomplete(const Cell& cell, const Scenario& scenario, const CellRes
                                  [](const RankEvent& e) { return e.event.type == EventType::kChannelUp; }))
           : size_t{0};
   if (cell.fault->declared.harm == Harm::kNone && result.migrations > provoked)
-    return std::to_string(result.migrations) + " ends migrated although nothing was broken";
+    return std::to_string(result.migrations) + " channel ends migrated although nothing was broken";
   return "";
 }
 

@@ -73,7 +73,8 @@ void ovs_drop(Change& change, const FaultSpec& fault) {
   change.apply = {ofctl("add-flow " + bridge + " " + kCookie + "," + kRule + ",actions=drop")};
   change.undo = {ofctl("del-flows " + bridge + " " + ours)};
   // A rule that is there and meets no packet has cut nothing.
-  change.cut = {Probe::Kind::kOutputHas, show + " | grep actions=drop | grep -v n_packets=0,", "actions=drop"};
+  change.cut = {Probe::Kind::kOutputHas, show + " | grep actions=drop | grep -v n_packets=0,",
+                "actions=drop"};
   change.back = {Probe::Kind::kOutputLacks, show, "actions=drop"};
   change.effect = Effect::kFlowRuleSet;
 }
@@ -228,7 +229,7 @@ Change change_for(const FaultSpec& fault, const NicPlace& place, const Kept& kep
     refuse(fault, place,
            "it has no network interface" + std::string(blind ? "; say how to see it: check: COMMAND" : ""));
   if (kind == kTc && !place.soft)
-    refuse(fault, place, "host tc does not touch what a NIC's own RDMA sends; it does for soft RoCE only");
+    refuse(fault, place, "host tc does not affect the RDMA traffic of a real NIC; it is for soft RoCE only");
   if (kind == kPcieRemove && place.pci.empty()) refuse(fault, place, "it is no PCI device");
   return commands_for(fault, place, kept, sys);
 }

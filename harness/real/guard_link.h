@@ -42,7 +42,7 @@ class GuardLink {
   /// Those that have come since.
   std::vector<GuardAnswer> answers();
   pid_t pid() const { return pid_; }
-  /// How often a guard has been killed, and another has taken over what it had changed.
+  /// How often a guard has been killed, and another has taken over its list of changes.
   int takeovers() const { return takeovers_; }
   /// Has the last of them ended before its time, too? Then nothing is put back until r2bench runs again.
   bool lost() const { return lost_; }
@@ -64,6 +64,5 @@ class GuardLink {
   std::string pending_;
   std::vector<nlohmann::json> unanswered_;
 };
-
 
 }  // namespace r2bench

@@ -25,7 +25,7 @@ void check_qdisc(const FaultSpec& fault, const NicPlace& place) {
   if (result.exit_code != 0) throw FabricError("real_tc: `" + show + "` failed: " + result.output);
   if (result.output.find(" 0: ") == std::string::npos && !result.output.empty())
     throw FabricError(
-        "real_tc cannot be made on " + place.in_words() + ": it has a queueing discipline of its own (" +
+        "real_tc cannot be made on " + place.in_words() + ": it already has a queueing discipline (" +
         result.output.substr(0, result.output.find('\n')) + "), which would be lost; tc qdisc del dev " +
         place.interface + " root, or leave out fabric.nic_rate and fabric.latency");
 }
@@ -35,17 +35,20 @@ void check_lifelines(const FaultSpec& fault, const NicPlace& place, const Machin
   if (place.interface.empty()) return;
   for (const Lifeline& line : machine.lifelines)
     if (carries(place.interface, line.interface, machine.sys))
-      throw FabricError(std::string(fault.kind->name) + " is refused on " + place.in_words() + ": " + line.what +
-                        "; " + line.mend);
+      throw FabricError(std::string(fault.kind->name) + " is refused on " + place.in_words() + ": " +
+                        line.what + "; " + line.mend);
 }
 
 /// Else the rule is set, and the card forwards past it.
 void check_bluefield(const FaultSpec& fault, const NicPlace& place, const std::string& sys) {
   if (std::string_view(fault.kind->name) == "real_ovs_drop" && bluefield_mode(place, sys) == "NIC")
-    throw FabricError("real_ovs_drop has no effect on " + place.in_words() +
-                      ": this BlueField is in NIC mode, where OVS on its Arm side does not forward; DPU mode: "
-                      "mstconfig -d " + place.pci + " set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=0, "
-                      "then a power cycle; or inject the fault: blackhole");
+    throw FabricError(
+        "real_ovs_drop has no effect on " + place.in_words() +
+        ": this BlueField is in NIC mode, where OVS on its Arm side does not forward; DPU mode: "
+        "mstconfig -d " +
+        place.pci +
+        " set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=0, "
+        "then a power cycle; or inject the fault: blackhole");
 }
 
 }  // namespace
@@ -147,8 +150,8 @@ void RealFaults::hear(faultinject::BoardHost& board) {
   if (guard_->takeovers() > told_takeovers_ && !guard_->lost()) {
     told_takeovers_ = guard_->takeovers();
     note_(r2ccl::now_ns(), "guard_replaced",
-          "the process that puts real faults back was killed; process " + std::to_string(guard_->pid()) +
-              " has taken over what it had changed");
+          "the process that reverts real faults was killed; process " + std::to_string(guard_->pid()) +
+              " has taken over its list of changes");
   }
   if (guard_->lost() && !told_lost_) {
     told_lost_ = true;
@@ -156,7 +159,8 @@ void RealFaults::hear(faultinject::BoardHost& board) {
     for (const std::string& text : in_words()) changes += "; " + text;
     note_(r2ccl::now_ns(), "guard_lost",
           "the processes that put real faults back were killed one after the other; `r2bench doctor` as root "
-          "puts back what they have left" + changes);
+          "puts back what they have left" +
+              changes);
   }
 }
 

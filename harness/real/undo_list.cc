@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
-  throw RealFaultError("the list of what is to be put back cannot be kept in " + path + ": " + why);
+  throw RealFaultError("the list of changes to revert cannot be written to " + path + ": " + why);
 }
 
 /// Whoever can write a list has its commands run as root.
@@ -40,7 +40,8 @@ std::string network_namespace() {
 int try_lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) fail(path, strerror(errno));
-  struct stat open_file {}, named {};
+  struct stat open_file {
+  }, named{};
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &open_file) == 0 && stat(path.c_str(), &named) == 0 &&
       open_file.st_ino == named.st_ino)  // else its owner has just taken it away
     return fd;
@@ -71,7 +72,8 @@ UndoList::UndoList(const std::string& folder, const std::string& name, std::chro
 
 UndoList::~UndoList() {
   if (changes_.empty()) {
-    for (const char* each : {".json", ".new", ".lock"}) unlink(fs::path(path_).replace_extension(each).c_str());
+    for (const char* each : {".json", ".new", ".lock"})
+      unlink(fs::path(path_).replace_extension(each).c_str());
     rmdir(folder_.c_str());  // not while another guard has a list there
   }
   close(lock_);
@@ -132,8 +134,10 @@ size_t put_back_what_is_left(const std::function<void(const std::string&)>& tell
       if (!list.made_here()) {
         failed += list.changes().size();
         for (const auto& [id, change] : list.changes())
-          tell("a real fault was left in another network namespace, where it stays until r2bench runs there: " +
-               change.in_words());
+          tell(
+              "a real fault was left in another network namespace, where it stays until r2bench runs "
+              "there: " +
+              change.in_words());
         continue;
       }
       Guard guard(limit, &list);

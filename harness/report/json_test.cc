@@ -68,7 +68,7 @@ TEST(ResultJson, says_which_rates_the_ports_did_not_limit) {
   };
   EXPECT_TRUE(held_up().is_null());
   result.modes[1].throughput.retained = 0.67;
-  EXPECT_NE(held_up().get<std::string>().find("more was retained than the NICs left can carry"),
+  EXPECT_NE(held_up().get<std::string>().find("more was retained than the remaining NICs can carry"),
             std::string::npos);
   result.modes[1].throughput.rounds = 0;
   EXPECT_TRUE(held_up().is_null()) << "no fault struck a NIC";

@@ -80,7 +80,7 @@ class Recheck {
       doubtful = doubtful || ok.is_null();
     }
     for (const Json& run : result_.at("runs")) {
-      if (!expects_outcome(run.at("mode"))) say(run.at("mode"), "nothing is expected of its outcome");
+      if (!expects_outcome(run.at("mode"))) say(run.at("mode"), "it has no expectation of its outcome");
       doubtful = doubtful || proves_nothing(run);
       check_rates(run);
     }

@@ -161,8 +161,9 @@ TEST_F(Recheck, and_what_was_got_against_the_metrics) {
 
 TEST_F(Recheck, every_run_has_an_expectation_of_its_outcome) {
   json["expectations"] = nlohmann::json::array();
-  EXPECT_EQ(said(),
-            "baseline: nothing is expected of its outcome\nmigrate: nothing is expected of its outcome\n");
+  EXPECT_EQ(
+      said(),
+      "baseline: it has no expectation of its outcome\nmigrate: it has no expectation of its outcome\n");
 }
 
 TEST_F(Recheck, a_failure_that_was_proven_before_ctrl_c_is_a_failure) {

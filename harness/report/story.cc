@@ -92,7 +92,7 @@ class Teller {
       say(since(sample.t0_ns, *sample.migrated_ns), "the first new data arrived over another NIC");
     const bool healed = sample.healed_ns && mode_.outcome == Outcome::kOk;
     const auto tell_heal = [&] {
-      say(since(sample.t0_ns, *sample.healed_ns), sample.target + (of_rank ? " went on" : " was healed"));
+      say(since(sample.t0_ns, *sample.healed_ns), sample.target + (of_rank ? " continued" : " was healed"));
     };
     if (healed && sample.recovered_after_heal) tell_heal();
     tell_recovery(sample);
@@ -102,17 +102,17 @@ class Teller {
   /// What took no rate away, and was answered by nobody, was not recovered from.
   void tell_recovery(const FaultSample& sample) {
     if (sample.recovered_ns && sample.recovered_after_heal)
-      return say(since(sample.t0_ns, *sample.recovered_ns), "went on, but only once it was healed",
+      return say(since(sample.t0_ns, *sample.recovered_ns), "continued, but only after the fault was healed",
                  Tone::kBad);
     if (sample.recovered_ns && (sample.detected_ns || sample.recover_ms.value_or(0) > 0))
       return say(since(sample.t0_ns, *sample.recovered_ns),
-                 "went on at the rate that the NICs left can carry", Tone::kGood);
+                 "continued at the rate that the remaining NICs can carry", Tone::kGood);
     if (sample.recovered_ns && sample.before_gbps > 0 && sample.after_gbps > 0)
       return say("", "the rate went from " + short_number(sample.before_gbps) + " to " +
-                         short_number(sample.after_gbps) + " Gbit/s; the NICs left carry " +
+                         short_number(sample.after_gbps) + " Gbit/s; the remaining NICs carry " +
                          short_number(sample.limit * sample.before_gbps) + " at best");
     if (!sample.recovered_ns && sample.sampled && mode_.outcome == Outcome::kOk)
-      say("", "never came back to the rate that the NICs left can carry", Tone::kBad);
+      say("", "never returned to the rate that the remaining NICs can carry", Tone::kBad);
   }
 
   void tell_end() {

@@ -37,7 +37,7 @@ struct Migration {
   int64_t channel = 0, path = -1, nic = -1, to = -1;
   uint64_t epoch = 0;
   bool planned = false;
-  std::string how, ended = "still under way at the end of the log";
+  std::string how, ended = "not complete at the end of the log";
   double fence = 0, fence_done = -1, end = -1;
   uint64_t replayed_segments = 0, replayed_bytes = 0;
 };
@@ -390,7 +390,7 @@ Trace to_trace(const StoredRun& run) {
   if (!run.has_events || run.events.empty())
     throw InputError(
         (run.file.parent_path() / "events.jsonl").string() +
-        ": no such file, or it is empty; a trace is made of the event log that r2bench run leaves "
+        ": no such file, or it is empty; a trace is made from the event log that r2bench run writes "
         "beside result.json: run the scenario again, or copy its whole folder");
   return Builder(run).build();
 }

@@ -56,7 +56,7 @@ void read_exec_keys(Document& document, MapReader& map, Workload& workload) {
   for (const char* key : kNotForCommands)
     if (map.has(key))
       document.report(map.get(key), std::string("'") + key +
-                                        "' is not for 'engine: exec': the command decides that by itself");
+                                        "' is not for 'engine: exec': the command itself decides that");
   ExecSettings& exec = workload.exec;
   read_command(document, map, exec);
   exec.nccl_tests = map.choice("prints", {"nccl-tests"}, "kind of output").has_value();

@@ -36,7 +36,8 @@ Renewal read_renewal(Document& document, const YAML::Node& node) {
   if (map.text("delay") != "none")
     renewal.delay = map.parsed<std::chrono::nanoseconds>("delay", faultinject::parse_duration);
   if (renewal.by == RenewBy::kAbort && map.has("without"))
-    document.report(map.get("without"), "'without' is for shrink and revoke: after an abort all ranks go on");
+    document.report(map.get("without"),
+                    "'without' is for shrink and revoke: after an abort all ranks continue");
   if (renewal.by != RenewBy::kAbort && !map.has("without"))
     document.report(node, std::string("'by: ") + name(renewal.by) +
                               "' needs 'without': the number of the rank that is left out");
@@ -60,8 +61,8 @@ void check_renewal(Document& document, const YAML::Node& workload, const Scenari
   if (scenario.workload.groups != Groups::kAll)
     return document.report(at, "'without' leaves one rank of the job out; write 'groups: all'");
   if (ranks < 3)
-    return document.report(at,
-                           std::to_string(ranks) + " ranks less one leave nobody to talk to; take 3 or more");
+    return document.report(
+        at, std::to_string(ranks) + " ranks are too few, because one of them leaves; take 3 or more");
   if (renewal.without > 0 && renewal.without != ranks - 1)
     document.report(at["without"], "'without' is " + std::to_string(renewal.without) +
                                        ", but only the first or the last rank can be left out: 0 or " +

@@ -26,7 +26,7 @@ const std::vector<RankFaultInfo>& rank_fault_kinds() {
        .lasts = true,
        .signal = 0,
        .engines = {Engine::kCpu},
-       .why_not = "nobody can keep the threads of NCCL or of a command from polling"},
+       .why_not = "the threads of NCCL or of a command that call the plugin cannot be paused"},
       {.kind = RankFaultKind::kKill,
        .name = "kill",
        .what = "the rank's process is killed",

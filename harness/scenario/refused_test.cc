@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
              "each word of 'command' must be a text"},
         Case{"command_elsewhere", "workload: {command: [sh]}", 3, 21, "write 'engine: exec' beside it"},
         Case{"bytes_of_a_command", "workload: {engine: exec, command: sh, bytes: 1 MiB}", 3, 46,
-             "the command decides that by itself"},
+             "the command itself decides that"},
         Case{"no_expression", "workload: {engine: exec, command: sh, iteration: '('}", 3, 50,
              "'iteration' is no regular expression"},
         Case{"two_ways_to_tell", "workload: {engine: exec, command: sh, prints: nccl-tests, begin: x}", 3, 66,
@@ -143,9 +143,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"renew_without", "fabric: {nodes: 3}\nworkload: {engine: nccl, renew: {by: shrink, iter: 2}}", 4,
              33, "'by: shrink' needs 'without'"},
         Case{"renew_abort_without", "workload: {engine: nccl, renew: {by: abort, iter: 2, without: 1}}", 3,
-             63, "after an abort all ranks go on"},
+             63, "after an abort all ranks continue"},
         Case{"renew_few", "workload: {engine: nccl, renew: {by: shrink, iter: 2, without: 1}}", 3, 33,
-             "2 ranks less one leave nobody to talk to"},
+             "2 ranks are too few, because one of them leaves"},
         Case{"renew_middle",
              "fabric: {nodes: 3}\nworkload: {engine: nccl, renew: {by: revoke, iter: 2, without: 1}}", 4, 64,
              "only the first or the last rank can be left out: 0 or 2"},
@@ -162,8 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
              "workload: {engine: nccl}\nfaults: [{at: {iter: 1}, target: node1/rank0, kind: receiver_sleep, "
              "for: 1 s}]",
              4, 9,
-             "receiver_sleep is for the engine cpu; nobody can keep the threads of NCCL or of a command from "
-             "polling"},
+             "receiver_sleep is for the engine cpu; the threads of NCCL or of a command that call the plugin "
+             "cannot be paused"},
         Case{"abi", "workload: {plugin_abi: 7}", 3, 24, "'plugin_abi' is 7, but must be between 8 and 12"}),
     [](const auto& info) { return std::string(info.param.name); });
 

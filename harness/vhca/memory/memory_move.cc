@@ -102,7 +102,7 @@ MemoryMover::MemoryMover(Fabric& fabric, ProcessId self) : fabric_(fabric), self
   attach_refused_ = true;
   proc_refused_ = std::strcmp(way, "staging") == 0;
   if (!proc_refused_ && std::strcmp(way, "proc") != 0) {
-    log_line("VHCA_MOVE=%s is none of attach, proc, staging: it is ignored", way);
+    log_line("VHCA_MOVE=%s is ignored: it must be attach, proc or staging", way);
     attach_refused_ = false;
   }
 }
