@@ -109,8 +109,8 @@ void adapt(Scenario& scenario, const RunArguments& arguments, const std::functio
     scenario.fabric.kind = kind_of(arguments.fabric);
     if (scenario.fabric.kind != FabricKind::kVhca && scenario.fabric.ports != VirtualPorts{})
       throw UsageError("--fabric " + arguments.fabric + ": " + scenario.name +
-                       " wants a link layer, ports or an MTU of virtual NICs; those of " + arguments.fabric +
-                       " have their own");
+                       " sets the link layer, the ports or the MTU of virtual NICs; the NICs of " +
+                       arguments.fabric + " have fixed ones");
     scenario.overrides["fabric.kind"] = arguments.fabric;
   }
   int factor = arguments.slow_motion;

@@ -40,7 +40,7 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
     options.most_hosts = std::min(options.most_hosts, scenario.fabric.nodes);
     if (scenario.fabric.kind == FabricKind::kRxe)
       throw UsageError("--launcher " + arguments.launcher + ": " + scenario.name +
-                       " wants fabric rxe, which has the devices of all nodes on one machine; make soft RoCE "
+                       " uses the fabric rxe, whose devices are all on one machine; create soft RoCE "
                        "devices on each host (rdma link add NAME type rxe netdev INTERFACE) and choose "
                        "--fabric verbs");
   }

@@ -291,8 +291,9 @@ void print_distances(hwloc_topology_t topology, const r2ccl::topology::Topology&
     if (!line.empty()) out << line << "\n";
   for (const std::string& line : table.rows("  ")) out << line << "\n";
   if (!source.cross_socket)
-    out << "  What crossing sockets costs is not known; R2CC_CROSS_SOCKET says what part of its rate "
-           "a NIC carries then (percent)\n";
+    out << "  The cost of crossing sockets is unknown; R2CC_CROSS_SOCKET sets the percentage of its rate "
+           "that a "
+           "NIC then carries\n";
 }
 
 void print_backups(const r2ccl::topology::Topology& distances, const std::vector<Device>& nics,

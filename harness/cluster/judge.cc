@@ -160,7 +160,7 @@ class Judge {
     if (port.active_mtu < port.max_mtu)
       say(Level::kNote, &host, &port, "MTU", text,
           "ip link set " + port.interface + " mtu " + std::to_string(port.max_mtu + kRoceHeaders) +
-              " (or 9000; the switch has to carry it)");
+              " (or 9000, if the switch supports it)");
     else
       say(Level::kGood, &host, &port, "MTU", text);
   }
@@ -250,8 +250,8 @@ class Judge {
     if (apart > 0)
       say(Level::kNote, nullptr, nullptr, "cross rails",
           std::to_string(apart) +
-              " pairs of ports in different networks do not reach each other: should NICs of different rails "
-              "be lost on two nodes at once, nothing joins them",
+              " pairs of ports in different networks do not reach each other: if two nodes lose NICs of "
+              "different rails at the same time, no path may be left between them",
           "ip route add NETWORK via GATEWAY dev INTERFACE (for each rail, where the switch routes between "
           "them)");
     for (size_t h = 0; h < hosts_.size(); ++h)

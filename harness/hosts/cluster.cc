@@ -26,7 +26,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kAgentsBound{60'000};  // for the first to call, then for all others: some load r2bench slowly
+constexpr milliseconds kAgentsBound{
+    60'000};  // for the first to call, then for all others: some load r2bench slowly
 constexpr milliseconds kLook{100};
 constexpr milliseconds kEndBound{10'000};
 constexpr milliseconds kTermBound{5'000};
@@ -64,7 +65,7 @@ Cluster::Cluster(const ClusterOptions& options) : launcher_name_(name(options.la
       throw FabricError(std::string("set ") + kSecretVariable + " to the same " +
                         std::to_string(kLeastSecret) +
                         " characters or more on every host, such as the output of 'openssl rand -hex 32' on "
-                        "the first: by it the hosts of the job know each other");
+                        "the first host: it authenticates the hosts of the job to each other");
   }
   try {
     const char* port = std::getenv("R2BENCH_PORT");

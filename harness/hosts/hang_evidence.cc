@@ -120,7 +120,7 @@ void write_threads_in_full(std::ostream& out, const std::vector<Suspect>& suspec
     out << suspect.label << ", pid " << suspect.pid << '\n';
     for (const std::string& task : tasks_of(suspect.pid)) write_thread(out, task, before[task], apart);
   }
-  out << "everybody else who wants a CPU or waits uninterruptibly\n";
+  out << "other processes that are runnable, or in uninterruptible sleep\n";
   for (const pid_t pid : processes()) {
     const auto is_it = [pid](const Suspect& suspect) { return suspect.pid == pid; };
     if (std::any_of(suspects.begin(), suspects.end(), is_it)) continue;

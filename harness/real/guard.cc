@@ -149,7 +149,7 @@ nlohmann::json Guard::carry_out(const nlohmann::json& request) {
   } else if (const auto found = applied_.find(id); wanted == "undo" && found != applied_.end()) {
     done = undo(id, Change(found->second));
   } else if (wanted == "undo" && request.value("again", false)) {
-    done = {true, r2ccl::now_ns(), "it had been put back before the guard was killed"};
+    done = {true, r2ccl::now_ns(), "it was reverted before the guard was killed"};
   } else {
     done.said = "there is no change " + std::to_string(id) + " to " + wanted;
   }

@@ -177,8 +177,10 @@ class Recheck {
     if (!rates.contains("held_up")) return;  // an older result
     const std::string why = held_up_at_faults(rates_of(run).throughput);
     if (rates.at("held_up").is_null() != why.empty())
-      say(run.at("mode"), why.empty() ? "its rates are said to be held up, which its metrics do not show"
-                                      : "its rates are not said to be held up, but " + why);
+      say(run.at("mode"),
+          why.empty() ? "it says that something other than the NICs limited its rates, but its metrics do "
+                        "not show that"
+                      : "it does not say that something other than the NICs limited its rates, but " + why);
   }
 
   /// nullopt: the file does not say.

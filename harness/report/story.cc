@@ -21,11 +21,11 @@ std::string at_second(const ModeResult& mode, uint64_t time_ns) {
 }
 
 std::string noticed(const std::string& by) {
-  if (by == "completion") return "noticed by a work completion in error";
-  if (by == "event") return "noticed by an event of the NIC";
-  if (by == "watchdog") return "noticed by the watchdog: silence, and a probe that did not come back";
-  if (by == "peer") return "noticed because the peer said so";
-  return "noticed";
+  if (by == "completion") return "detected by an error completion";
+  if (by == "event") return "detected by an event of the NIC";
+  if (by == "watchdog") return "detected by the watchdog: no progress, and a probe without an answer";
+  if (by == "peer") return "detected by the peer";
+  return "detected";
 }
 
 /// "iteration 60: " when the first firing was bound to an iteration.

@@ -145,7 +145,7 @@ class Page {
                  {"settled", "rounds/of"},
                  {"restored", "(of 1)"},
                  {"migrations", ""},
-                 {"noticed by", "", Align::kLeft}});
+                 {"detected by", "", Align::kLeft}});
     for (const ModeResult& mode : modes) {
       std::string by;
       for (const auto& [who, count] : mode.detected_by) {

@@ -349,7 +349,7 @@ class Builder {
                              std::to_string(migration.nic) +
                              (migration.to >= 0 ? " for NIC " + std::to_string(migration.to) : ""),
                          "migration", pid, track, begin, end);
-    whole["args"] = {{"noticed by", migration.how},
+    whole["args"] = {{"detected by", migration.how},
                      {"path", migration.path},
                      {"epoch", migration.epoch},
                      {"ended", migration.ended},

@@ -186,7 +186,7 @@ TEST(Trace, arrows_lead_from_the_fault_to_the_migrations_that_it_explains) {
   ASSERT_EQ(whole.size(), 1u);
   EXPECT_EQ(whole[0]["ts"], 10'000.0);
   EXPECT_EQ(whole[0]["dur"], 3'000.0);
-  EXPECT_EQ(whole[0]["args"]["noticed by"], "completion");
+  EXPECT_EQ(whole[0]["args"]["detected by"], "completion");
   EXPECT_EQ(named(of_phase(trace, "X"), "migrate").size(), 1u);
 }
 

@@ -112,7 +112,7 @@ class Parser {
         text.pieces.push_back(std::move(piece));
       from = end + kAnything.size();
     }
-    if (text.pieces.empty()) fail("no words are expected here; write some that must be said");
+    if (text.pieces.empty()) fail("no words are given; write the words that the error must contain");
     return text;
   }
 
@@ -197,7 +197,7 @@ class Parser {
       }
     }
     if (word.empty()) fail("expected a number or one of floor, wakeup, limit, found '" + rest() + "'");
-    fail_at(start, "unknown name '" + word + "'; an expectation knows floor, wakeup and limit" +
+    fail_at(start, "unknown name '" + word + "'; the names are floor, wakeup and limit" +
                        did_you_mean(word, {"floor", "wakeup", "limit"}));
   }
 

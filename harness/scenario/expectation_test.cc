@@ -96,7 +96,7 @@ TEST(Expectation, a_text_holds_its_pieces_in_their_order) {
   EXPECT_FALSE(holds("3 ms ago the NIC a broke", text("NIC a … ms ago")));
   EXPECT_FALSE(holds("once", text("once … once"))) << "each piece is there for itself";
   EXPECT_EQ(error_of("error_says", " … ").message,
-            "no words are expected here; write some that must be said");
+            "no words are given; write the words that the error must contain");
 }
 
 TEST(Expectation, a_time_needs_its_unit) {
