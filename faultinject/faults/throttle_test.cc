@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "faultinject/tests/nodes.h"
@@ -9,6 +10,7 @@ namespace {
 
 struct Streamed {
   uint64_t took_ns = 0;
+  uint64_t paused_ns = 0;  // of that: the machine had no CPU for it
   std::vector<uint64_t> bytes;
   bool ordered = true;
 };
@@ -17,7 +19,7 @@ Streamed parse(const std::string& answer) {
   Streamed streamed;
   std::istringstream in(answer);
   std::string word;
-  in >> word >> streamed.took_ns;
+  in >> word >> streamed.took_ns >> streamed.paused_ns;
   EXPECT_EQ(word, "ok") << answer;
   while (in >> word) {
     streamed.bytes.push_back(std::stoull(word));
@@ -30,17 +32,17 @@ class ThrottleTest : public Nodes {
  protected:
   static double mbit(uint64_t bytes, uint64_t ns) { return double(bytes) * 8e3 / double(ns); }
 
-  // Streams until the port carries its rate. It must never carry more; on a machine that is starved of CPU it
-  // may carry less for once, so it is given five tries; `least` is the share of the rate that will do.
+  // Streams until the port carries its rate while the stream has CPU. It must never carry more; on a busy
+  // machine the stream may get too little CPU even so, and is given five tries; `least` is the share of the
+  // rate that will do.
   Streamed stream_at(double rate, const std::string& command, double least = 0.95) {
     Streamed run;
     for (int attempt = 0; attempt < 5; attempt++) {
       run = parse(a->ask(command));
       uint64_t bytes = 0;
       for (const uint64_t each : run.bytes) bytes += each;
-      const double got = mbit(bytes, run.took_ns);
-      EXPECT_LT(got, rate * 1.05);
-      if (got > rate * least) return run;
+      EXPECT_LT(mbit(bytes, run.took_ns), rate * 1.05);
+      if (mbit(bytes, run.took_ns - run.paused_ns) > rate * least) return run;
     }
     ADD_FAILURE() << "never reached " << rate << " Mbit/s";
     return run;
@@ -53,8 +55,12 @@ TEST_F(ThrottleTest, the_port_carries_the_rate_and_no_more) {
   EXPECT_TRUE(stream_at(200, "stream 8 65536 500 0").ordered);
   EXPECT_TRUE(witnessed(id, Effect::kWrWithheld, "node0"));
   board.heal(id);
-  const Streamed free = parse(a->ask("stream 8 65536 300 0"));
-  EXPECT_GT(mbit(free.bytes.at(0), free.took_ns), 400) << "healed";
+  double best = 0;  // of tries; how much more than the rate is the machine's affair
+  for (int attempt = 0; attempt < 5 && best <= 200 * 1.25; attempt++) {
+    const Streamed free = parse(a->ask("stream 8 65536 300 0"));
+    best = std::max(best, mbit(free.bytes.at(0), free.took_ns));
+  }
+  EXPECT_GT(best, 200 * 1.25) << "healed";
 }
 
 TEST_F(ThrottleTest, of_two_on_one_port_the_smaller_rate_holds) {
@@ -103,13 +109,18 @@ TEST_F(ThrottleTest, processes_share_the_port_fairly_whatever_the_size_of_their_
   ASSERT_NO_FATAL_FAILURE(c.open());
   c.make_qp(18, 7), b->make_qp(18, 7);
   ASSERT_NO_FATAL_FAILURE(connect(c, 0, *b, 1));
-  a->tell("stream 4 1048576 1500 0");
-  c.tell("stream 8 65536 1500 0");
-  const Streamed large = parse(a->hear()), small = parse(c.hear());
-  const double total = mbit(large.bytes.at(0), large.took_ns) + mbit(small.bytes.at(0), small.took_ns);
-  EXPECT_LT(total, 200 * 1.05);
-  EXPECT_GT(total, 200 * 0.8);
-  EXPECT_NEAR(mbit(small.bytes[0], small.took_ns) / total, 0.5, 0.1);
+  // Whoever is starved of CPU leaves its share to the other for once; an unfair port is so in every try.
+  double total = 0, share = 0;
+  const auto is_fair = [&] { return total > 200 * 0.8 && std::abs(share - 0.5) < 0.1; };
+  for (int attempt = 0; attempt < 5 && !is_fair(); attempt++) {
+    a->tell("stream 4 1048576 1500 0");
+    c.tell("stream 8 65536 1500 0");
+    const Streamed large = parse(a->hear()), small = parse(c.hear());
+    total = mbit(large.bytes.at(0), large.took_ns) + mbit(small.bytes.at(0), small.took_ns);
+    share = mbit(small.bytes[0], small.took_ns) / total;
+    EXPECT_LT(total, 200 * 1.05);
+  }
+  EXPECT_TRUE(is_fair()) << total << " Mbit/s, of which the small writes have " << share;
 }
 
 TEST_F(ThrottleTest, a_small_write_does_not_wait_behind_the_whole_of_a_large_one) {

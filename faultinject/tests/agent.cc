@@ -652,8 +652,9 @@ std::string move_to(std::istringstream& in, ibv_qp_state state) {
   return rc == 0 ? "ok" : "errno " + std::to_string(rc);
 }
 
-// stream WINDOW BYTES MS ID...: keeps WINDOW writes of BYTES in flight on each pair; answers the bytes
-// completed per pair and whether the completions of each came in order.
+// stream WINDOW BYTES MS ID...: keeps WINDOW writes of BYTES in flight on each pair; answers how long it
+// took, for how much of that it did not run, the bytes completed per pair and whether the completions of each
+// came in order.
 std::string stream(std::istringstream& in) {
   uint64_t window = 0, ms = 0;
   uint32_t bytes = 0;
@@ -665,8 +666,10 @@ std::string stream(std::istringstream& in) {
   };
   std::vector<Flow> flows;
   for (size_t id; in >> id;) flows.push_back({&pairs.at(id)});
+  constexpr uint64_t kPauseNs = 10000000;  // any longer, and the injector need not make it good
   const uint64_t end = now_ns() + ms * 1000000;
-  while (now_ns() < end) {
+  uint64_t paused = 0;
+  for (uint64_t last = 0, now = now_ns(); now < end;) {
     for (Flow& flow : flows) {
       while (flow.posted - flow.done < window &&
              post(*flow.pair, IBV_WR_RDMA_WRITE, flow.posted, bytes, 0, true, false) == 0)
@@ -680,6 +683,8 @@ std::string stream(std::istringstream& in) {
       }
     }
     std::this_thread::yield();
+    last = now, now = now_ns();
+    if (now - last > kPauseNs) paused += now - last;
   }
   const uint64_t took = now_ns() - (end - ms * 1000000);
   for (Flow& flow : flows) {  // leave nothing in flight
@@ -695,7 +700,7 @@ std::string stream(std::istringstream& in) {
     flow.ordered = flow.ordered && done == flow.posted;
   }
   std::ostringstream out;
-  out << "ok " << took;
+  out << "ok " << took << " " << paused;
   for (const Flow& flow : flows) out << " " << flow.done * bytes << ":" << flow.ordered;
   return out.str();
 }
