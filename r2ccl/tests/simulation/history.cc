@@ -10,6 +10,7 @@
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/tests/simulation/aims.h"
+#include "r2ccl/tests/simulation/lane_use.h"
 #include "r2ccl/tests/simulation/log_claims.h"
 #include "r2ccl/tests/simulation/properties.h"
 #include "r2ccl/tests/simulation/system.h"
@@ -51,6 +52,7 @@ class History {
   Migrations migrations_;
   SignWatch sign_;
   Properties properties_;
+  LaneUse lane_use_;
   LogClaims claims_;
   static History* current_;
 };
@@ -65,6 +67,7 @@ History::History(const Plan& plan, bool tell)
       faults_(plan, fabric_, job_, findings_),
       sign_(plan),
       properties_(plan, fabric_, job_, faults_, findings_),
+      lane_use_(plan, job_, findings_),
       claims_(plan, faults_, migrations_, findings_) {
   Seeded::random = &random_;
   g_fabric = &fabric_;
@@ -93,7 +96,10 @@ void History::event(const trace::Event& event) {
                                uint64_t(event.nic), uint64_t(event.channel), event.a, event.b, event.c})
     findings_.digest(value);
   if (process < 0) return properties_.event(event, migrations_);
-  if (event.type == Event::kSegmentDelivered) return job_.segment_delivered(process, event.channel);
+  if (event.type == Event::kSegmentDelivered) {
+    lane_use_.event(event, process);
+    return job_.segment_delivered(process, event.channel);
+  }
   if (findings_.tell)
     std::printf("%12.6f %d: event %s, channel %u, NIC %u: %llu %llu %llu\n", findings_.seconds(), process,
                 std::string(trace::name(event.type)).c_str(), event.channel, event.nic,
@@ -111,6 +117,7 @@ Verdict History::run() {
   set_log_sink(&History::log);
   job_.start();
   properties_.look_at_paths();
+  lane_use_.start();
   Verdict& verdict = findings_.verdict;
   const bool ended = scheduler().run(
       kHistoryBound, [&] { return job_.over() || (!findings_.tell && !verdict.violation.empty()); });

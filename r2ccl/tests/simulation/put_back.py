@@ -51,6 +51,8 @@ DEFECTS = {
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
     'the log tells another time': [(C + 'migration.cc', '(now_ns() - moving_since) / 1000)', '(now_ns() - moving_since) / 900)')],
     'traffic stays away from home': [(P + 'failback.h', 'if (rail_.settled(now)) return FailbackAct::kReturn;', '')],
+    'a lane carries nothing': [(C + 'sender.cc', 'if (over.size() == 1 && over[0] == active()) over.clear();', 'over.clear();')],
+    'the last lane carries nothing': [(C + 'sender.cc', 'i < lanes(owned).size() && i + 1 < shares.size()', 'i < lanes(owned).size() && i + 2 < shares.size()')],
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
     'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],

@@ -218,7 +218,6 @@ void notify(const void* on, bool all) {
 }
 
 // Histories begin an hour after the machine did: 0 means 'never' in some places.
-constexpr Time kBoot = 3600 * kSecond;
 
 }  // namespace
 }  // namespace r2ccl::simulation

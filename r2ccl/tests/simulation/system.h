@@ -17,6 +17,9 @@
 
 namespace r2ccl::simulation {
 
+/// What the core's clocks show when the history begins.
+constexpr Time kBoot = 3600 * kSecond;
+
 /// A simulated descriptor.
 struct File {
   enum class Kind { kEvent, kEpoll, kListener, kStream, kFlag };
