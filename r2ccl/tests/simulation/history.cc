@@ -10,6 +10,7 @@
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/tests/simulation/aims.h"
+#include "r2ccl/tests/simulation/failure_claims.h"
 #include "r2ccl/tests/simulation/lane_use.h"
 #include "r2ccl/tests/simulation/log_claims.h"
 #include "r2ccl/tests/simulation/properties.h"
@@ -54,6 +55,7 @@ class History {
   Properties properties_;
   LaneUse lane_use_;
   LogClaims claims_;
+  FailureClaims failure_claims_;
   static History* current_;
 };
 History* History::current_ = nullptr;
@@ -68,7 +70,8 @@ History::History(const Plan& plan, bool tell)
       sign_(plan),
       properties_(plan, fabric_, job_, faults_, findings_),
       lane_use_(plan, job_, findings_),
-      claims_(plan, faults_, migrations_, findings_) {
+      claims_(plan, faults_, migrations_, findings_),
+      failure_claims_(plan, fabric_, job_, faults_, findings_) {
   Seeded::random = &random_;
   g_fabric = &fabric_;
   fabric_.watch = &properties_;
@@ -87,7 +90,9 @@ void History::log(LogLevel, const char*, int, const char* text) {
   if (std::strstr(text, "moving its traffic")) ++findings.verdict.migrations;
   const int process = scheduler().process();
   if (findings.tell) std::printf("%12.6f %d: %s\n", findings.seconds(), process, text);
-  if (process >= 0) current_->claims_.line(text, process);
+  if (process < 0) return;
+  current_->claims_.line(text, process);
+  current_->failure_claims_.line(text, process);
 }
 
 void History::event(const trace::Event& event) {
@@ -107,6 +112,7 @@ void History::event(const trace::Event& event) {
                 static_cast<unsigned long long>(event.c));
   migrations_.event(event, process);
   properties_.event(event, migrations_);
+  failure_claims_.event(event, process);
   if (event.type == Event::kFailback) job_.came_home(process, event.channel);
   faults_.event(event, process);
   sign_.event(event, process);

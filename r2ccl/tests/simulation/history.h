@@ -9,6 +9,16 @@
 
 namespace r2ccl::simulation {
 
+/// How often the log claimed what is checked (failure_claims.h).
+struct ClaimCount {
+  uint64_t detectors = 0, failures = 0, searches = 0, outages = 0, drivers = 0;
+  void add(const ClaimCount& other) {
+    detectors += other.detectors, failures += other.failures, searches += other.searches;
+    outages += other.outages, drivers += other.drivers;
+  }
+  bool has_all() const { return detectors > 0 && failures > 0 && searches > 0 && outages > 0 && drivers > 0; }
+};
+
 struct Verdict {
   std::string violation;  ///< empty: everything holds
   uint64_t events = 0;
@@ -18,7 +28,8 @@ struct Verdict {
   int migrations = 0;
   int errors = 0;           ///< that had to be
   std::vector<Fate> fates;  ///< of the plan's faults
-  bool sign = false;        ///< the sign of the plan's aim was seen
+  ClaimCount claims;
+  bool sign = false;  ///< the sign of the plan's aim was seen
 };
 /// At most once in an operating-system process. `tell`: the log and the faults go to stdout.
 Verdict run(const Plan& plan, bool tell);

@@ -388,17 +388,20 @@ Nic& nic_of(ibv_context* context) {
 int command(Nic& nic) {
   ++nic.commands;
   if (scheduler().current()) {
+    const auto call = nic.under_way.insert(scheduler().now());
     scheduler().sleep(nic.command_time / 2 + g_fabric->random.below(nic.command_time));
     while (nic.driver_returns > scheduler().now() && !nic.gone) scheduler().wait(nic.driver_returns);
+    nic.under_way.erase(call);
   }
   return nic.refuses ? EIO : 0;
 }
 
 int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr**) {
   Pair& pair = *reinterpret_cast<Pair*>(handle);
-  if (pair.sending.size() >= 2048) return ENOMEM;
+  if (pair.sending.size() >= 2048) return g_fabric->told.error(handle->qp_num), ENOMEM;
   if (request->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && pair.nic->refuse_posts > 0) {
     --pair.nic->refuse_posts;
+    g_fabric->told.error(handle->qp_num);
     return ENOMEM;
   }
   Work work{};
@@ -437,7 +440,8 @@ int poll_queue(ibv_cq* handle, int most, ibv_wc* out) {
   if (queue.nic->frozen_until > scheduler().now()) return 0;
   int count = 0;
   while (count < most && !queue.entries.empty()) {
-    out[count++] = queue.entries.front();
+    const ibv_wc& entry = out[count++] = queue.entries.front();
+    if (entry.status != IBV_WC_SUCCESS) g_fabric->told.error(entry.qp_num);
     queue.entries.pop_front();
   }
   return count;
@@ -643,6 +647,9 @@ int ibv_get_async_event(ibv_context* context, ibv_async_event* out) {
     return -1;
   }
   *out = nic.events.front();
+  g_fabric->told.events.insert(nic.number);
+  if (out->event_type == IBV_EVENT_PORT_ERR) g_fabric->told.down.insert(nic.number);
+  if (out->event_type == IBV_EVENT_PORT_ACTIVE) g_fabric->told.down.erase(nic.number);
   nic.events.pop_front();
   kernel().set_flag(context->async_fd, nic.events.size(), nic.gone);
   return 0;

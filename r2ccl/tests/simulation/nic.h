@@ -100,6 +100,19 @@ struct Nic {
   bool unstoppable = false;  ///< nobody could say when it stopped: it may read what was given back
 
   uint64_t commands = 0;
+  std::multiset<Time> under_way;  ///< commands, since when
+};
+
+/// What NICs have told their processes, and those have read.
+struct Told {
+  std::vector<bool> errors;  ///< by a queue pair's number: a completion with an error, or a post was refused
+  std::set<int> events;      ///< NICs, over all processes, that an asynchronous event came from
+  std::set<int> down;        ///< … of which the last word is that the port is down
+  void error(uint32_t pair) {
+    if (errors.size() <= pair) errors.resize(2 * size_t(pair));
+    errors[pair] = true;
+  }
+  bool has_error(uint32_t pair) const { return pair < errors.size() && errors[pair]; }
 };
 
 /// Hears what NICs do to memory.
@@ -123,6 +136,8 @@ class Fabric {
   std::map<uint32_t, std::unique_ptr<Pair>> pairs;
   std::vector<std::unique_ptr<Pair>> dead_pairs;
   std::set<std::pair<int, int>> cut;  ///< rails, by the NICs' numbers, that carry nothing
+
+  Told told;
 
   // --- faults that happen at once
   void port(Nic& nic, bool up, bool told);

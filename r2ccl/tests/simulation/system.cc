@@ -86,6 +86,8 @@ void System::close(int fd) {
   if (file->kind == File::Kind::kListener)
     for (const int stream : std::deque<int>(file->accepted)) close(stream);
   const int peer = file->kind == File::Kind::kStream ? file->peer : -1;
+  if (file->kind == File::Kind::kStream && file->process >= 0)
+    closed_at[file->process].push_back(scheduler().now());
   files.erase(fd);
   by_number_[size_t(fd - kFirst)] = nullptr;
   File* const end = find(peer);

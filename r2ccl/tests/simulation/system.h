@@ -86,6 +86,9 @@ class System {
   /// A flag's descriptor (a NIC's): makes it readable, or polls as POLLERR.
   void set_flag(int fd, uint64_t readable, bool error);
 
+  /// When each process closed the end of a connection.
+  std::vector<Time> closed_at[2];
+
   void deliver(int to, std::string bytes);
   void swallow(File& file);
   void gives_up(int fd, Time after, int error);
