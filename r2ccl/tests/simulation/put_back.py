@@ -216,17 +216,23 @@ def search_all(args):
     if failed := build(args):
         sys.exit(f'it does not build without a defect: {failed}')
     correct = shutil.copy2(args.checkout / args.build / 'bin/simulate', args.checkout / args.build / 'bin/simulate_correct')
-    for name in DEFECTS:
-        if args.only and name not in args.only:
-            continue
-        with changed(args.checkout, name):
-            if failed := build(args):
-                print(f'{name}: it does not build: {failed}', flush=True)
-                continue
-            row = search(args, name, correct, commit)
-        write_record(args.checkout / RECORD, row)
-        print(' | '.join(str(row[column]) for column in COLUMNS), flush=True)
-    pathlib.Path(correct).unlink()
+    missed = []
+    try:
+        for name in args.only or DEFECTS:
+            with changed(args.checkout, name):
+                if failed := build(args):
+                    print(f'{name}: it does not build: {failed}', flush=True)
+                    missed.append(name)
+                    continue
+                row = search(args, name, correct, commit)
+            write_record(args.checkout / RECORD, row)
+            print(' | '.join(str(row[column]) for column in COLUMNS), flush=True)
+            if row['found'] != 'yes':
+                missed.append(name)
+    finally:
+        pathlib.Path(correct).unlink()
+        build(args)  # without a defect
+    return 1 if missed else 0
 
 
 def main():
@@ -237,7 +243,7 @@ def main():
     parser.add_argument('--jobs', type=int, default=1, help='histories at a time (default: 1)')
     parser.add_argument('--readme', action='store_true', help="write the README's table from the record, and end")
     parser.add_argument('--check', action='store_true', help='check that each text to be changed is in the checkout once, and end')
-    parser.add_argument('--only', nargs='+', metavar='NAME', help='these defects only')
+    parser.add_argument('--only', nargs='+', metavar='NAME', help='these defects only; exit status 1 when one of them is not found')
     args = parser.parse_args()
     if args.readme:
         return write_readme()
@@ -245,6 +251,8 @@ def main():
         return check(args.checkout or pathlib.Path('.'))
     if not args.checkout or not args.build:
         parser.error('CHECKOUT and BUILD are needed')
+    if unknown := [name for name in args.only or [] if name not in DEFECTS]:
+        parser.error(f'no such defect: {", ".join(map(repr, unknown))}')
     return search_all(args)
 
 
