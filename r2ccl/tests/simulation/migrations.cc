@@ -7,17 +7,18 @@ void Migrations::event(const trace::Event& event, int process) {
   const std::pair channel(process, event.channel);
   switch (event.type) {
     case trace::EventType::kMigrationStarted:
-      under_way_.emplace(channel, scheduler().now());
+      under_way_.try_emplace(channel, Migration{scheduler().now()});
       break;
     case trace::EventType::kFenceDone:  // what the peer had begun to leave when this end had no event of it
-      under_way_.emplace(channel, kNever);
+      ++under_way_[channel].fences;
       break;
     case trace::EventType::kMigrationDone: {
-      const auto it = under_way_.find(channel);
+      const Migration& it = under_way_[channel];
       last_since_ = last_took_ = std::nullopt;
-      if (it != under_way_.end() && it->second != kNever) {
-        last_since_ = it->second;
-        last_took_ = scheduler().now() - it->second;
+      last_fences_ = it.fences;
+      if (it.since != kNever) {
+        last_since_ = it.since;
+        last_took_ = scheduler().now() - it.since;
       }
       under_way_.erase(channel);
       break;

@@ -14,10 +14,10 @@ namespace {
 
 using Kind = Fault::Kind;
 
-constexpr Time kConnectMost = 30 * kSecond;    // R2CC_CONNECT_MS, unless the plan abandons a connect
-constexpr Time kFailBound = 2 * kSecond;       // R2CC_FAIL_BOUND_MS
-constexpr Time kSeenLate = 50 * kMillisecond;  // a segment, by a program that rests or waits
-constexpr Time kMigrationBound = 200 * kMillisecond;
+constexpr Time kConnectMost = 30 * kSecond;           // R2CC_CONNECT_MS, unless the plan abandons a connect
+constexpr Time kFailBound = 2 * kSecond;              // R2CC_FAIL_BOUND_MS
+constexpr Time kSeenLate = 50 * kMillisecond;         // a segment, by a program that rests or waits
+constexpr Time kMigrationBound = 200 * kMillisecond;  // for each path that is left
 // What a channel may stand still for, and for each fault, whose own time comes on top.
 constexpr Time kRecoveryBound = 3 * kSecond, kOneFault = kSecond / 2;
 // A silence that ended makes the watchdog wait longer before it takes a queue pair for one that stands still:
@@ -98,7 +98,8 @@ void Properties::event(const trace::Event& event, const Migrations& migrations) 
     findings_.violate("a message of channel " + std::to_string(event.channel) + " arrived twice");
   if (event.type != trace::EventType::kMigrationDone || !migrations.last_since()) return;
   const Time took = faults_.undisturbed_since(*migrations.last_since());
-  if (took > kMigrationBound && faults_.hopeless_since() == 0 && !plan_.busy_driver)
+  if (took > kMigrationBound * Time(std::max(migrations.last_fences(), 1)) && faults_.hopeless_since() == 0 &&
+      !plan_.busy_driver)
     findings_.violate("a migration took " + std::to_string(took / kMillisecond) + " ms of its own");
 }
 
