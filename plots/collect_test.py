@@ -52,8 +52,8 @@ class Collect(unittest.TestCase):
             self.assertEqual(mine, [row for row in read(RESULTS, name) if row["set"] == "reference" and row["run"] == "nic_down"])
             self.assertEqual(len(mine), 2)
         origin, = read(self.folder, "provenance")
-        self.assertEqual(origin["machine"], "Intel(R) Xeon(R) Processor, Linux 6.18")
-        self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]), ("emulated", "vhca", "2026-11-22", "runs faults"))
+        self.assertEqual(origin["machine"], "AMD EPYC, Linux 6.18")
+        self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]), ("emulated", "vhca", "2026-11-26", "runs faults"))
 
     def test_renewals_say_when_what_was_open_and_how_long_the_slowest_took(self):
         def renewed(result):
@@ -97,8 +97,8 @@ class Collect(unittest.TestCase):
             return change
 
         cases = {"sound": (rates(held_up=None), "ports"), "said": (rates(held_up="something else held the job up"), "other"),
-                 "older": (rates(retained=0.67), "other"), "slow": (rates(before_gbps=6.7), "other"), "unlimited": (rates(ports_gbps=None, held_up=None), ""),
-                 "oldest": (rates(rounds="gone", ports_gbps="gone"), "")}
+                 "older": (rates(retained=0.67, held_up="gone"), "other"), "slow": (rates(before_gbps=6.7, held_up="gone"), "other"), "unlimited": (rates(ports_gbps=None, held_up=None), ""),
+                 "oldest": (rates(rounds="gone", ports_gbps="gone", held_up="gone"), "")}
         for name, (change, wanted) in cases.items():
             done = self.call("run", name, self.changed(name, change), "--command", "x")
             self.assertEqual(done.returncode, 0, done.stderr)
