@@ -42,7 +42,8 @@ class FailureClaims {
   void left(const Said& said, const trace::Event& event, int process);
   void went_on(const Number& channel);
   void check_detector(const trace::Event& event, int process);
-  bool is_true(trace::DetectedBy by, bool planned, const End& end, const Path& path) const;
+  bool is_true(const trace::Event& event, const End& end, const Path& path) const;
+  bool has_just_gone_on(const Number& channel) const;
   bool nic_has_told(int nic) const;
   bool peer_has_left(const End& other, uint32_t path) const;
   void check_said(const std::string& by, const trace::Event& event, int process, bool of_peer);
@@ -58,6 +59,7 @@ class FailureClaims {
   const Faults& faults_;
   Findings& findings_;
   std::map<Number, Said> said_;
+  std::map<Number, Time> went_on_at_;                   // the last time
   std::map<Number, std::pair<uint64_t, Time>> fences_;  // of which path, since when
   std::map<std::pair<int, int>, Failure> failures_;     // by process and NIC
   // By channel, end (sender), path: what it was left for.
