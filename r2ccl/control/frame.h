@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "r2ccl/base/result.h"
+#include "r2ccl/control/endpoint.h"
 
 namespace r2ccl::control {
 
-inline constexpr size_t kTokenBytes = 32;
 inline constexpr size_t kCodeBytes = 16;
 inline constexpr size_t kHeaderBytes = 32;
 inline constexpr size_t kMaxPayload = 4096;
-using Token = std::array<uint8_t, kTokenBytes>;
 
 /// Random bytes for a listen handle or a nonce.
 Token random_token();

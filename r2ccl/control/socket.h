@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "r2ccl/base/result.h"
+#include "r2ccl/control/endpoint.h"
 
 namespace r2ccl::control {
 
@@ -28,21 +29,12 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// IPv4 or IPv6 address and port, as it travels in a handle.
-struct Endpoint {
-  uint16_t family = 0;
-  uint16_t port = 0;  ///< network order
-  uint32_t scope = 0;
-  uint8_t address[16]{};  ///< network order; IPv4 in the first four
-};
-
-std::string text(const Endpoint& endpoint);
-
 /// How soon the kernel gives up a connection over which nothing gets through, neither data nor its reset.
 /// A stopped process is not affected: its kernel goes on acknowledging.
 enum class Silence : uint8_t {
   kLong,   ///< 10 s: nobody makes another connection
-  kShort,  ///< 1 to 1.5 s when something is sent, 2 s when nothing is: the conversation goes on over the next one
+  kShort,  ///< 1 to 1.5 s when something is sent, 2 s when nothing is: the conversation goes on over the next
+           ///< one
 };
 
 struct InterfaceWish;  // interface.h
@@ -55,13 +47,6 @@ Endpoint endpoint_of(const sockaddr* address);
 Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr,
                                  Silence silence = Silence::kLong);
 
-/// What has become of a connection.
-enum class Reach : uint8_t {
-  kPending,  ///< it is being made
-  kReached,  ///< it stands: somebody's kernel answers for a process that listens
-  kRefused,  ///< the host answers, and no process listens there
-  kBroken,   ///< anything else
-};
 Reach reach(const Descriptor& connection);
 
 /// In a forked child this descriptor is closed, too (a listening socket that lives on there would answer for

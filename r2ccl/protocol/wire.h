@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "r2ccl/control/frame.h"
-#include "r2ccl/control/socket.h"
+#include "r2ccl/control/endpoint.h"
 #include "r2ccl/verbs/port_address.h"
 
 namespace r2ccl::wire {

@@ -2,6 +2,7 @@
 // What two ends must agree on, and what one of them knows of the other.
 #include "r2ccl/protocol/peer.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <functional>
