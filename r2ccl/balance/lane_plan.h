@@ -41,6 +41,14 @@ class LanePlan {
     bool follows_plan;  ///< a plan for all NICs has put its traffic there, and knows what is lost
     bool minds_far;     ///< what crossing sockets costs is known: a reason to spread
   };
+  /// Is it time to look? `wanted`: the channel can send, and has of late. `now`: CLOCK_MONOTONIC, ns.
+  bool due(bool wanted, uint64_t now) {
+    if (!wanted || now < next_look_) return false;
+    next_look_ = now + kLookEveryNs;
+    return true;
+  }
+  /// Something has changed: at the next opportunity.
+  void look_soon() { next_look_ = 0; }
   template <class Host>
   void look(const Host& host, const Traffic& traffic, const Channel& channel) {
     pair(host);
@@ -117,6 +125,7 @@ class LanePlan {
     uint64_t version = ~uint64_t{0};
     PerRail shares{};
   } computed_;
+  uint64_t next_look_ = 0;
 };
 
 }  // namespace r2ccl::balance

@@ -33,7 +33,17 @@ class Channel::Actions {
     return path && path->is_failed.load(std::memory_order_relaxed);
   }
   bool connected() const { return c_.status() != Status::kConnecting; }
+  std::vector<uint32_t> paths() const {
+    return ids([](const Path&) { return true; });
+  }
+  std::vector<uint32_t> paths_on(int nic) const {
+    return ids([nic](const Path& path) { return path.local_nic() == nic; });
+  }
+  std::vector<uint32_t> paths_to(int nic) const {
+    return ids([nic](const Path& path) { return path.remote_nic() == nic; });
+  }
   bool opening(uint32_t id) const { return c_.is_opening(id); }
+  uint32_t opening_over(int nic) const { return c_.opening_over(nic); }
   bool another_stands_by(uint32_t id) const {
     return c_.paths_.any([&](const auto& path) { return path->id() != id && c_.stands_by(*path); });
   }
@@ -57,6 +67,12 @@ class Channel::Actions {
     c_.start_fence(path, by_, planned, tick_, tell);
   }
   void fence_given_up(uint32_t) { c_.fence_given_up(tick_); }
+  void prove_anew(uint32_t id) {
+    Path& path = *c_.paths_.find(id);
+    c_.look_at_probe(path, tick_);
+    path.forget_probe();
+    path.prove(tick_.alive);
+  }
   void mark(uint32_t id) {
     Path& path = *c_.paths_.find(id);
     const OwnershipGuard owned(c_.ownership_);
@@ -65,7 +81,7 @@ class Channel::Actions {
   }
   void drop(uint32_t id, bool tell) { c_.drop(id, tell); }
   void forget(uint32_t id) { c_.retire(id); }
-  void opening_refused(uint32_t) { c_.opening_failed("the peer gave it up", tick_); }
+  void opening_refused(uint32_t) { c_.opening_failed(why_, tick_); }
   void lane(uint32_t id) {
     Path& path = *c_.paths_.find(id);
     {
@@ -89,6 +105,11 @@ class Channel::Actions {
   void send_migrate(uint32_t id) {
     c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(trace::DetectedBy::kPeer), 0});
   }
+  void send_nic_lost(int nic) {
+    const bool is_down = c_.context_.nic_down[size_t(nic)];
+    c_.send(wire::Type::kNic,
+            wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
+  }
   void send_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
   void send_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
   void send_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }
@@ -99,6 +120,14 @@ class Channel::Actions {
   const Tick tick_;
 
  private:
+  template <class Predicate>
+  std::vector<uint32_t> ids(Predicate&& wanted) const {
+    std::vector<uint32_t> found;
+    for (const auto& path : c_.paths_)
+      if (wanted(*path)) found.push_back(path->id());
+    return found;
+  }
+
   const trace::DetectedBy by_;
   const std::string why_;
 };

@@ -29,6 +29,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       search_(bounds_.fail, bounds_.proven()),
       sender_(sender),
       outage_(nanoseconds(context.config.control_bound)),
+      peer_end_(nanoseconds(context.config.fence_bound)),
       created_(now_ns()),
       watchdog_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.removal_bound),
@@ -109,7 +110,7 @@ bool Channel::drain(Path& path, Owned owned) {
 
 void Channel::drain_all(Owned owned) {
   for (auto& path : paths_) {
-    if ((!path->carries() && path->state != PathState::kFencing) || path->worker_busy()) continue;
+    if (!path->brings() || path->worker_busy()) continue;
     for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
       if (!drain(*path, owned)) break;
   }
@@ -188,61 +189,128 @@ void Channel::look_for_owner(const Tick& tick) {
 
 Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
-  const bool closes = closing_.begun() || close_requested.load(std::memory_order_acquire);
-  if (closes && !settles(tick)) {  // while it settles, it may still go on over another path
-    context_.failure_log.gave_up(this);
-    return step_closing(tick);
+  const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
+  const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
+  for (size_t i = 0; i < kTurnActs; ++i) {
+    TurnSight seen = sight(tick);
+    seen.closes = wants_to_close && !settling;
+    if (!is_due(TurnAct(i), seen)) continue;
+    const Urgency urgency = act(TurnAct(i), tick);
+    if (ends_turn(TurnAct(i))) return urgency;
   }
-  if (status() == Status::kFailed) {
-    context_.failure_log.gave_up(this);
-    if (!closing_.told()) tell_failure();
-    if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
-    if (!greeted_) end_outage();
-    if (outage_.lasts())
-      step_outage(tick);  // the peer is to learn the reason, for as long as it may wait for it
-    if (outage_.lasts() && tick.now - outage_.began() > nanoseconds(context_.config.control_bound)) {
-      end_outage();
-      link_.close();
-    }
-    return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
-  }
-  if (setting_up() && tick.now > created_ + nanoseconds(context_.config.connect_bound)) {
-    fail(Error{ErrorCode::kSystem, too_late()});
-    return Urgency::kBusy;
-  }
-  if (!gone_.empty()) peer_gone(gone_);
-  if (setting_up()) look_after_set_up(tick);
-  if (outage_.lasts()) step_outage(tick);
-  if (!greeted_) return Urgency::kBusy;
-  if (status() == Status::kFailed) return Urgency::kBusy;
-  if (closing_.peer_closed()) return step_after_peer_closed(tick);
-  step_halves(tick);
-  step_paths(tick);
-  if (!context_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
-  if (status() != Status::kConnecting) {
-    step_watchdog(tick);
-    if (status() == Status::kFailed || closing_.peer_closed()) return Urgency::kBusy;
-    step_migration(tick);
-    steer(tick);
-  }
-  for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);
-  paths_.retired().destroy_expired(*context_.workers, tick.now, end_.phase() == Phase::kRunning);
-  return closes ? Urgency::kWatching : urgency(tick);
+  return urgency(tick, settling);
 }
 
-Urgency Channel::urgency(const Tick& tick) const {
-  const bool probing =
-      paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
-  const Phase phase = end_.phase();
-  if (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) return Urgency::kHot;
-  if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing))
-    return tick.now - migration_started_ < Bounds::kHotNs ? Urgency::kHot : Urgency::kWatching;
-  if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
-                 failback_.path() != 0 || !paths_.retired().retired().empty() || setting_up() ||
-                 looks_soon(tick)
-             ? Urgency::kBusy
-             : Urgency::kIdle;
+TurnSight Channel::sight(const Tick& tick) const {
+  TurnSight seen;
+  seen.failed = status() == Status::kFailed;
+  seen.setting_up = setting_up();
+  seen.late = tick.now > created_ + nanoseconds(context_.config.connect_bound);
+  seen.peer_ended = peer_end_.known();
+  seen.outage = outage_.lasts();
+  seen.greeted = greeted_;
+  seen.peer_closed = closing_.peer_closed();
+  seen.resilient = context_.resilient();
+  seen.active = active() != nullptr;
+  seen.suspected = suspected_.load(std::memory_order_acquire);
+  seen.phase = end_.phase();
+  seen.own_fence = end_.own_fence();
+  return seen;
+}
+
+// What it returns counts where ends_turn() holds.
+Urgency Channel::act(TurnAct act, const Tick& tick) {
+  switch (act) {
+    case TurnAct::kClose:
+      context_.failure_log.gave_up(this);
+      return step_closing(tick);
+    case TurnAct::kAfterError:
+      context_.failure_log.gave_up(this);
+      return step_after_error(tick);
+    case TurnAct::kTooLate:
+      fail(Error{ErrorCode::kSystem, too_late()});
+      break;
+    case TurnAct::kPeerEnded:
+      peer_gone(peer_end_.why());
+      break;
+    case TurnAct::kSetUp:
+      look_after_set_up(tick);
+      break;
+    case TurnAct::kOutage:
+      step_outage(tick);
+      break;
+    case TurnAct::kPeerClosed:
+      return step_after_peer_closed(tick);
+    case TurnAct::kHalves:
+      step_halves(tick);
+      break;
+    case TurnAct::kPaths:
+      step_paths(tick);
+      break;
+    case TurnAct::kTime:
+      watchdog_.tick(tick.alive);
+      activity_.look(tick.now);
+      break;
+    case TurnAct::kLeave:
+      leave_suspects(tick);
+      break;
+    case TurnAct::kWatch:
+      step_watchdog(tick);
+      break;
+    case TurnAct::kProbes:
+      look_at_probes(tick);
+      break;
+    case TurnAct::kFence:
+      step_fence(tick);
+      break;
+    case TurnAct::kRemoval:
+      look_at_removal(tick);
+      break;
+    case TurnAct::kUnfenced:
+      look_at_unfenced(tick);
+      break;
+    case TurnAct::kChoose:
+      choose(tick);
+      break;
+    case TurnAct::kSearch:
+      search(tick);
+      break;
+    case TurnAct::kComeHome:
+      come_home(tick);
+      break;
+    case TurnAct::kSpread:
+      spread_traffic(tick);
+      break;
+    case TurnAct::kRetired:
+      for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);
+      paths_.retired().destroy_expired(*context_.workers, tick.now, is_calm(end_.phase()));
+      break;
+  }
+  return Urgency::kBusy;
+}
+
+// The peer is to learn the reason, for as long as it may wait for it.
+Urgency Channel::step_after_error(const Tick& tick) {
+  if (!closing_.told()) tell_failure();
+  if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
+  if (!greeted_) end_outage();
+  if (outage_.lasts()) step_outage(tick);
+  if (outage_.lasts() && tick.now - outage_.began() > nanoseconds(context_.config.control_bound)) {
+    end_outage();
+    link_.close();
+  }
+  return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
+}
+
+Urgency Channel::urgency(const Tick& tick, bool settles) const {
+  UrgencySight seen{sight(tick)};
+  seen.settles = settles;
+  seen.probing = paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
+  seen.asked = activity_.asks() || awaited();
+  seen.keeps = !paths_.retired().retired().empty();
+  seen.looks_soon = failback_.path() != 0 || looks_soon(tick);
+  seen.migrates_for_ns = tick.now - migration_started_;
+  return r2ccl::urgency(seen);
 }
 
 }  // namespace r2ccl

@@ -35,6 +35,7 @@
 #include "r2ccl/protocol/peer.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
+#include "r2ccl/protocol/turn.h"
 #include "r2ccl/protocol/watchdog.h"
 #include "r2ccl/protocol/wire.h"
 
@@ -146,8 +147,8 @@ class Channel {
   virtual void on_prove(uint32_t /*path*/, const Tick&) {}
   virtual void on_proved(uint32_t /*path*/, const Tick&) {}
   virtual bool is_opening(uint32_t /*path*/) const { return false; }
-  /// The local NIC of the path that is being opened; -1: none is.
-  virtual int opening_nic() const { return -1; }
+  /// The path that is being opened over that local NIC; 0: none is.
+  virtual uint32_t opening_over(int /*nic*/) const { return 0; }
   virtual void opening_failed(const std::string& /*why*/, const Tick&) {}
   /// For good.
   virtual void open_no_more() {}
@@ -159,8 +160,9 @@ class Channel {
   virtual bool is_for_move(uint32_t /*path*/) const { return false; }
   /// A path carries. `first`: the channel's first.
   virtual void carried(bool /*first*/, const Tick&) {}
-  /// Traffic flows, or should: what is better than as it is?
-  virtual void steer(const Tick&) {}
+  /// Traffic flows: is there something better than as it is?
+  virtual void come_home(const Tick&) {}
+  virtual void spread_traffic(const Tick&) {}
   /// None carries, and what was left is fenced: one is chosen. And until one does: for how long?
   virtual void choose(const Tick&) {}
   virtual void search(const Tick&) {}
@@ -272,9 +274,7 @@ class Channel {
     return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
   }
   /// It could take over at once, and waits for nothing else.
-  bool stands_by(const Path& path) const {
-    return path.state == PathState::kStandby && !failback_.has(path.id());
-  }
+  bool stands_by(const Path& path) const { return path.is_standby() && !failback_.has(path.id()); }
   bool setting_up() const { return status() == Status::kConnecting; }
   bool peer_has_closed() const { return closing_.peer_closed(); }
 
@@ -322,7 +322,7 @@ class Channel {
   void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
   void look_for_suspects(Owned);
-  void step_migration(const Tick& tick);
+  void look_at_probes(const Tick& tick);
 
   // the fence (fence.cc)
   void begin_fence(const Tick& tick);
@@ -331,7 +331,7 @@ class Channel {
   FenceSight see_left_path();
   FenceSight look_at_destruction() const;
   std::string words(NoFence why, const Tick& tick);
-  void step_other_fence(const Tick& tick);
+  void look_at_unfenced(const Tick& tick);
   bool device_failed(const Path& path) const;
   void look_at_removal(const Tick& tick);
   void unfenceable(const std::string& why);
@@ -357,7 +357,11 @@ class Channel {
   // closing (closing.cc)
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
-  Urgency urgency(const Tick& tick) const;
+  TurnSight sight(const Tick& tick) const;
+  Urgency act(TurnAct act, const Tick& tick);
+  Urgency urgency(const Tick& tick, bool settles) const;
+  Urgency step_after_error(const Tick& tick);
+  bool is_closing() const;
   void connection_broke(const Tick& tick);
   void connection_restored();
   void look_after_set_up(const Tick& tick);
@@ -380,8 +384,7 @@ class Channel {
   // control connection
   Outage outage_;
   control::Descriptor reconnection_;  // being made; the receiver keeps it, to learn of the process's end
-  std::string gone_;  // why the peer's process is known to have ended, while a path is in a worker's hands
-  uint64_t gone_since_ = 0;  // now
+  PeerEnd peer_end_;
   SetUpPatience set_up_;
   std::string set_up_error_;  // why a connection could not even be begun
   Closing closing_;

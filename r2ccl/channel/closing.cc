@@ -82,10 +82,17 @@ void Channel::begin_closing(const Tick& tick) {
 // The program has its buffers of small messages back before the receiver has said that it has them; what was
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
-  if (closing_.begun() || !greeted_ || closing_.peer_closed() || status() == Status::kFailed) return false;
+  if (closing_.begun()) return false;
   const OwnershipGuard owned(ownership_);
-  if (busy() || !unconfirmed(owned) || context_.left_unanswered(peer_.process(), tick.now)) return false;
-  switch (closing_.settle(tick.now, misses(owned), end_.phase() != Phase::kRunning)) {
+  SettleSight seen;
+  seen.greeted = greeted_;
+  seen.failed = status() == Status::kFailed;
+  seen.busy = busy();
+  seen.unconfirmed = unconfirmed(owned);
+  seen.unanswered = context_.left_unanswered(peer_.process(), tick.now);
+  seen.lacks = misses(owned);
+  seen.phase = end_.phase();
+  switch (closing_.settle(tick.now, seen)) {
     case Closing::Settling::kAsk:
       on_ack_query(0, owned);
       return true;

@@ -37,13 +37,6 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   spread({}, owned);
   look_for_suspects(owned);
   run_on_worker(path, "ibv_modify_qp to ERR", &Path::start_fence);
-  if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
-    for (auto& other : paths_)
-      if (!active() && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
-        look_at_probe(*other, tick);
-        other->forget_probe();
-        other->prove(tick.alive);
-      }
 }
 
 void Channel::unfenceable(const std::string& why) {
@@ -219,10 +212,8 @@ void Channel::look_at_removal(const Tick& tick) {
   }
 }
 
-void Channel::step_other_fence(const Tick& tick) {
-  if (end_.own_fence() == MigrationEnd::Fence::kCannot) look_at_removal(tick);
-  if (end_.phase() != Phase::kUnfenced || fence_.look_at_unfenced(tick.alive) != FenceAct::kUnfenceable)
-    return;
+void Channel::look_at_unfenced(const Tick& tick) {
+  if (fence_.look_at_unfenced(end_.phase(), tick.alive) != FenceAct::kUnfenceable) return;
   const std::string own =
       end_.own_fence() == MigrationEnd::Fence::kCannot ? no_fence_since_ + "; and " : std::string();
   unfenceable(own + "the device of " + peer_.name() +

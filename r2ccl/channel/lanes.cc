@@ -34,10 +34,7 @@ struct SenderPaths::RailSight {
 };
 
 void SenderPaths::step_balance(const Tick& tick) {
-  if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active() ||
-      status() != Status::kReady || !in_demand(tick.now))
-    return;
-  next_balance_ = tick.now + balance::LanePlan::kLookEveryNs;
+  if (!lane_plan_.due(status() == Status::kReady && in_demand(tick.now), tick.now)) return;
   const bool spread = lane_plan_.spreads();
   lane_plan_.look(RailSight{*this, tick.now},
                   {context_.demand, context_.demand_version, context_.config.far_cost()},
@@ -58,7 +55,7 @@ void SenderPaths::add_lanes(const Tick& tick) {
       if (candidate->local_nic() == local && candidate->remote_nic() == remote &&
           !failback_.has(candidate->id()))
         path = candidate.get();
-    if (path && path->state == PathState::kStandby)
+    if (path && stands_by(*path))
       start_lane(*path);
     else if (!path && !opening_.under_way() && usable_rail(local, remote, tick.now))
       start_opening(Purpose::kLane, {local, remote}, tick);
@@ -102,13 +99,12 @@ void SenderPaths::start_lane(Path& path) {
 
 // A lane that nobody needs stands by again.
 bool SenderPaths::rest_lane(Path& lane) {
-  if (!context_.strict_ack()) return false;  // else nobody knows when the last segment has been seen
   const int nic = lane.local_nic();
   const uint32_t id = lane.id();
   Actions actions(*this);
   if (!ChannelEnd(end_, actions).rest_lane(id)) return false;
   emit(trace::EventType::kLaneRests, nic, id);
-  next_balance_ = 0;  // the others' shares stand for a lane fewer
+  lane_plan_.look_soon();  // the others' shares stand for a lane fewer
   return true;
 }
 

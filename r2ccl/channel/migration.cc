@@ -49,17 +49,12 @@ void Channel::note_told(const Path& path, trace::DetectedBy by, const std::strin
   note_failure(path.local_nic(), path.remote_nic(), why);
 }
 
-void Channel::step_migration(const Tick& tick) {
-  // Whatever the phase: how long an answer took is counted up to this look.
+// Whatever the phase: how long an answer took is counted up to this look.
+void Channel::look_at_probes(const Tick& tick) {
   for (auto& path : paths_)
-    if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ && end_.phase() == Phase::kRunning &&
-        stands_by(*path) && !is_for_move(path->id()))
-      path->forget_probe();  // it came after the choice was made
-  if (end_.phase() == Phase::kFencing) step_fence(tick);
-  if (end_.phase() != Phase::kRunning) step_other_fence(tick);
-  if (status() == Status::kFailed) return;
-  choose(tick);
-  search(tick);
+    if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ &&
+        is_stale(end_.phase(), path->state, failback_.has(path->id()) || is_for_move(path->id())))
+      path->forget_probe();
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {

@@ -38,7 +38,7 @@ void SenderPaths::half_made(PathHalf& half, const Tick& tick) {
 
 void SenderPaths::on_opened(const wire::Opened& opened, const Tick& tick) {
   Path* path = paths_.find(opened.path);
-  if (!path || !opening_.peer_answers(opened.path) || path->state != PathState::kOpening) return;
+  if (!path || !opening_.peer_answers(opened.path)) return;
   if (!opened.ok)
     return opening_failed("the peer's NIC " + peer_.nic_name(path->remote_nic()) + " is not available", tick);
   opening_.connecting(tick.alive);
@@ -63,9 +63,13 @@ void SenderPaths::connected(Path& path, const Tick& tick) {
 
 // It is time to open one.
 bool SenderPaths::lacks_standby(const Tick& tick) const {
-  return context_.resilient() && end_.phase() == Phase::kRunning && retries_.standby_due(tick.now) &&
-         context_.standbys < context_.config.standbys && paths_.lanes().empty() &&
-         !paths_.any([this](const auto& path) { return stands_by(*path); });
+  StandbySight seen;
+  seen.resilient = context_.resilient();
+  seen.phase = end_.phase();
+  seen.room = context_.standbys < context_.config.standbys;
+  seen.has_lanes = !paths_.lanes().empty();
+  seen.stands_by = paths_.any([this](const auto& path) { return stands_by(*path); });
+  return retries_.standby_due(seen, tick.now);
 }
 
 // A sender without a path opens its first one; one without a path that stands by opens that.
@@ -88,7 +92,7 @@ void SenderPaths::step_opening(const Tick& tick) {
   seen.makes = halves_.makes(opening_.path());
   seen.worker_busy = path && path->worker_busy();
   seen.driver_late = context_.workers->stuck(opening_.local());
-  if (path && path->state == PathState::kProving)
+  if (path && opening_.proves())
     seen.probe = see_probe(
         *path, [&] { return first_probe_limit(*path, tick); }, tick);
   switch (opening_.look(seen)) {
@@ -132,7 +136,7 @@ void SenderPaths::opening_succeeded(const Tick& tick) {
       break;
     case Purpose::kLane:
       retries_.lane_opened(path->local_nic(), path->remote_nic());
-      next_balance_ = tick.now;
+      lane_plan_.look_soon();
       break;
     case Purpose::kRescue:
       break;  // choose() finds it

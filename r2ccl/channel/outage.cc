@@ -50,26 +50,35 @@ void Channel::connection_broke(const Tick& tick) {
   const bool silent = link_.silent();
   const bool turned_away = link_.asking() && !silent;
   link_.close();
-  const bool closing = closing_.told() || close_requested.load(std::memory_order_acquire);
-  if (closing_.peer_closed() || (closing && !link_.resumable())) return;
-  if (!link_.resumable() && !setting_up()) return;  // it has failed
-  if (!context_.resilient() || (!link_.resumable() && !sender_))
-    return peer_gone("closed: that process ended");
+  BreakSight seen;
+  seen.sender = sender_;
+  seen.resilient = context_.resilient();
+  seen.setting_up = setting_up();
+  seen.resumable = link_.resumable();
+  seen.peer_closed = closing_.peer_closed();
+  seen.closing = is_closing();
+  switch (after_break(seen)) {
+    case AfterBreak::kNothing:
+      return;
+    case AfterBreak::kPeerEnded:
+      return peer_gone("closed: that process ended");
+    case AfterBreak::kOutage:
+      break;
+  }
   if (setting_up()) set_up_.broke();
   Reconnecting host{*this};
-  outage_.broke(host, tick, {silent, turned_away, closing});
+  outage_.broke(host, tick, {silent, turned_away, seen.closing});
+}
+
+bool Channel::is_closing() const {
+  return closing_.told() || close_requested.load(std::memory_order_acquire);
 }
 
 void Channel::peer_gone(const std::string& why) {
-  if (closing_.told() || close_requested.load(std::memory_order_acquire)) return;
-  // What it has brought before is not lost. (Who tests meanwhile does not get ownership.) A path that is in a
-  // worker's hands is waited for.
   const bool worker_busy =
-      paths_.any([](const auto& path) { return path->state == PathState::kFencing && path->worker_busy(); });
-  if (gone_.empty()) gone_since_ = now_ns();
-  gone_ = why;
-  if (worker_busy && now_ns() - gone_since_ < nanoseconds(context_.config.fence_bound)) return;
-  const OwnershipGuard owned(ownership_);
+      paths_.any([](const auto& path) { return path->is_left() && path->worker_busy(); });
+  if (!peer_end_.learn(why, is_closing(), worker_busy, now_ns())) return;
+  const OwnershipGuard owned(ownership_);  // who tests meanwhile does not get it
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
                                        peer_.name() + " " + why + "; its NICs are not to blame"});
   drain_all(owned);

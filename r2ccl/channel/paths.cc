@@ -51,7 +51,7 @@ void Channel::step_halves(const Tick& tick) {
 // In a search the rails that have not been seen to fail share the time that is left.
 uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
   const uint64_t limit = probe_limit(path, tick);
-  if (end_.phase() == Phase::kRunning && !setting_up()) return bounds_.first_probe(limit);
+  if (!lacks_path(end_.phase(), setting_up())) return bounds_.first_probe(limit);
   uint64_t untried = 1;
   for (size_t l = 0; l < context_.devices.size(); ++l)
     for (int r = 0; r < peer_.nics(); ++r)
@@ -77,17 +77,8 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   const std::string why = context_.device_gone[size_t(nic)] ? "NIC " + nic_name(nic) + " is gone"
                           : is_down                         ? "port of NIC " + nic_name(nic) + " went down"
                                     : "a buffer cannot be registered on NIC " + nic_name(nic);
-  for (auto& path : paths_)
-    if (path->carries() && path->local_nic() == nic) mark_failed(*path, trace::DetectedBy::kEvent, why, tick);
-  send(wire::Type::kNic, wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
-  if (opening_nic() == nic) opening_failed(why, tick);
-  for (size_t i = 0; i < paths_.size();) {  // those that only stood by
-    Path& path = paths_[i];
-    if (path.local_nic() != nic || path.state == PathState::kFencing || path.carries())
-      ++i;
-    else
-      drop(path.id(), true);
-  }
+  Actions actions(*this, tick, trace::DetectedBy::kEvent, why);
+  ChannelEnd(end_, actions).nic_lost(nic);
 }
 
 void Channel::device_fatal(int nic) {
@@ -112,13 +103,8 @@ void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
 
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
   if (!may_migrate()) return;
-  if (path.state == PathState::kFencing) return;
-  if (path.carries())
-    mark_failed(path, trace::DetectedBy::kEvent, what, tick);
-  else if (is_opening(path.id()))
-    opening_failed(what, tick);
-  else
-    drop(path.id(), true);
+  Actions actions(*this, tick, trace::DetectedBy::kEvent, what);
+  ChannelEnd(end_, actions).path_failed(path.id());
 }
 
 void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
@@ -129,12 +115,10 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
     rails_changed(tick);
     return;
   }
-  for (auto& path : paths_)
-    if (path->carries() && path->remote_nic() == int(change.nic))
-      mark_failed(*path, trace::DetectedBy::kPeer,
+  Actions actions(*this, tick, trace::DetectedBy::kPeer,
                   "the peer's NIC " + peer_.nic_name(int(change.nic)) +
-                      (peer_.nic_left(int(change.nic)) ? " takes no buffers" : " went down"),
-                  tick);
+                      (peer_.nic_left(int(change.nic)) ? " takes no buffers" : " went down"));
+  ChannelEnd(end_, actions).peer_nic_lost(int(change.nic));
 }
 
 // The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both

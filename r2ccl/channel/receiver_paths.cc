@@ -6,22 +6,23 @@
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
 #include "r2ccl/channel/receiver.h"
+#include "r2ccl/protocol/opening.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr size_t kMostHalves = 8;
-
-}  // namespace
-
 void Receiver::on_open(const wire::Open& open) {
-  if (paths_.find(open.path) || halves_.makes(open.path)) return;
-  if (open.receiver_nic >= context_.devices.size() || !peer_.known_nic(open.sender_nic))
-    return refuse_path(open.path, "there is no such NIC");
-  if (!context_.usable(open.receiver_nic) || halves_.under_way() >= kMostHalves)
-    return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
-  halves_.make(open.path, open.receiver_nic, open.sender_nic, context_.flushes(open.receiver_nic, home_nic_),
-               open.end);
+  const int local = open.receiver_nic;
+  const bool nics = size_t(local) < context_.devices.size() && peer_.known_nic(open.sender_nic);
+  switch (PeerOpening::on_open(paths_.find(open.path) || halves_.makes(open.path), nics,
+                               nics && context_.usable(local), halves_.under_way())) {
+    case OpenAct::kIgnore:
+      return;
+    case OpenAct::kNoSuchNic:
+      return refuse_path(open.path, "there is no such NIC");
+    case OpenAct::kRefuse:
+      return refuse_path(open.path, "NIC " + nic_name(local) + " is not to be used");
+    case OpenAct::kMake:
+      return halves_.make(open.path, local, open.sender_nic, context_.flushes(local, home_nic_), open.end);
+  }
 }
 
 void Receiver::half_made(PathHalf& half, const Tick& tick) {
@@ -31,7 +32,7 @@ void Receiver::half_made(PathHalf& half, const Tick& tick) {
   answer.path = half.path;
   answer.ok = 1;
   answer.end = half.end;
-  (*half.made)->state = context_.resilient() ? PathState::kProving : PathState::kStandby;
+  (*half.made)->state = PeerOpening::of_new(context_.resilient());
   paths_.add(std::move(*half.made));
   send(wire::Type::kOpened, answer);
 }
@@ -47,7 +48,7 @@ void Receiver::refuse_path(uint32_t id, const std::string& why) {
 
 void Receiver::on_prove(uint32_t id, const Tick& tick) {
   Path* path = paths_.find(id);
-  if (!path || path->state != PathState::kProving) return;
+  if (!path || !PeerOpening::proves(path->state)) return;
   path->since = tick.alive;
   path->prove(tick.alive);
   step_proofs(tick);
@@ -55,18 +56,18 @@ void Receiver::on_prove(uint32_t id, const Tick& tick) {
 
 void Receiver::step_proofs(const Tick& tick) {
   for (auto& path : paths_) {
-    if (path->state != PathState::kProving) continue;
-    switch (see_probe(
-        *path, [&] { return first_probe_limit(*path, tick); }, tick)) {
-      case ProbeSight::kNone:
-      case ProbeSight::kAwaited:
+    if (!PeerOpening::proves(path->state)) continue;
+    const ProbeSight probe = see_probe(
+        *path, [&] { return first_probe_limit(*path, tick); }, tick);
+    switch (PeerOpening::look(probe)) {
+      case ProofAct::kWait:
         break;
-      case ProbeSight::kAnswered:
+      case ProofAct::kOpen:
         path->state = PathState::kStandby;
         path->forget_probe();
         send(wire::Type::kProved, wire::PathMessage{path->id()});
         break;
-      case ProbeSight::kFailed:
+      case ProofAct::kDrop:
         return drop(path->id(), true);
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL's progress thread holds of a channel, and what the service thread goes by when it calls one.
+// What NCCL's progress thread holds of a channel.
 #pragma once
 
 #include <array>
@@ -12,14 +12,6 @@
 namespace r2ccl {
 
 class Channel;
-
-/// How soon a channel wants the service thread to look again.
-enum class Urgency : uint8_t {
-  kIdle,      ///< only when something happens
-  kBusy,      ///< at the next tick: requests are open
-  kWatching,  ///< at a short tick: a probe is under way
-  kHot,       ///< at once: a fence is under way
-};
 
 /// What the progress thread may do with the channel.
 enum class Status : uint8_t {

@@ -22,13 +22,6 @@ class SenderPaths::SearchActions : public Channel::Actions {
   SearchActions(SenderPaths& sender, const Tick& tick)
       : Actions(sender, tick, trace::DetectedBy::kWatchdog, kUnanswered), s_(sender) {}
 
-  std::vector<uint32_t> choices() const {
-    std::vector<uint32_t> ids;
-    for (const auto& path : s_.paths_)
-      if ((path->state == PathState::kStandby || path->state == PathState::kLane) && !path->is_failed)
-        ids.push_back(path->id());
-    return ids;
-  }
   bool usable(uint32_t id) const {
     const Path& path = *s_.paths_.find(id);
     return !s_.context_.nic_unusable[size_t(path.local_nic())] &&
@@ -53,20 +46,19 @@ class SenderPaths::SearchActions : public Channel::Actions {
 
   bool peer_owes() const { return s_.opening_.peer_owes(tick_.alive, Bounds::kPromptAnswerNs); }
   bool misses_a_path() { return s_.misses_a_path(s_.activity_.misses_a_path()); }
-  bool waits_in_queue() const { return s_.waits_in_queue(); }
+  bool fence_waits() const { return s_.fence_waits(); }
+  bool opening_waits() const { return s_.opening_waits(); }
 
  private:
   SenderPaths& s_;
 };
 
 void SenderPaths::choose(const Tick& tick) {
-  if (end_.phase() != Phase::kChoosing) return;
   SearchActions actions(*this, tick);
   choose_path(end_, actions);
 }
 
 void SenderPaths::search(const Tick& tick) {
-  if (end_.phase() == Phase::kRunning) return;
   SearchActions actions(*this, tick);
   if (search_.look(actions, end_.phase(), tick.alive) == SearchAct::kFail) no_path_works();
 }
@@ -85,19 +77,21 @@ void SenderPaths::no_path_works() {
 
 // What this channel waits for is a driver call that others' calls on the same NIC are still before: as long
 // as those get on, time says nothing of any path.
-bool SenderPaths::waits_in_queue() const {
-  const auto queued = [this](int nic, const JobPtr& job) {
-    return job && !job->done() && context_.workers->queued(nic, *job);
-  };
-  if (end_.phase() == Phase::kFencing) {
-    if (const Path* path = paths_.find(end_.leaving())) return queued(path->local_nic(), path->job);
-    const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
-    return destruction && queued(destruction->nic, destruction->job);
-  }
+bool SenderPaths::is_queued(int nic, const JobPtr& job) const {
+  return job && !job->done() && context_.workers->queued(nic, *job);
+}
+
+bool SenderPaths::fence_waits() const {
+  if (const Path* path = paths_.find(end_.leaving())) return is_queued(path->local_nic(), path->job);
+  const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
+  return destruction && is_queued(destruction->nic, destruction->job);
+}
+
+bool SenderPaths::opening_waits() const {
   if (!opening_.under_way()) return false;
-  if (const PathHalf* half = halves_.find(opening_.path())) return queued(half->local, half->job);
+  if (const PathHalf* half = halves_.find(opening_.path())) return is_queued(half->local, half->job);
   const Path* path = paths_.find(opening_.path());
-  return path && queued(path->local_nic(), path->job);
+  return path && is_queued(path->local_nic(), path->job);
 }
 
 }  // namespace r2ccl

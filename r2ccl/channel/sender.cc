@@ -130,6 +130,7 @@ void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
 struct Sender::Messages {
   const Sender& s;
   static constexpr bool holds(Rule) { return true; }
+  bool acknowledged() const { return s.context_.strict_ack(); }
   const Request& request(uint64_t message) const { return s.requests_[message % wire::kRingLines]; }
   bool known(uint64_t message) const { return request(message).message == message; }
   bool kept(uint64_t message) const { return s.holds(request(message), message); }

@@ -15,15 +15,6 @@ SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_ni
       spread_move_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
                    context.process + number() * 0x9e3779b97f4a7c15) {}
 
-void SenderPaths::steer(const Tick& tick) {
-  activity_.look(tick.now);
-  step_failback(tick);
-  if (context_.balances())
-    step_balance(tick);
-  else
-    step_spread(tick);
-}
-
 bool SenderPaths::looks_soon(const Tick& tick) const {
   const bool failback_is_near = !at_home() && home_may_work() && failback_.is_near(tick.now);
   return failback_is_near || opening_.under_way() || spread_move_.path() != 0 || lacks_standby(tick);
@@ -32,14 +23,14 @@ bool SenderPaths::looks_soon(const Tick& tick) const {
 void SenderPaths::carried(bool first, const Tick& tick) {
   spread_move_.carries();
   if (first) return;
-  next_balance_ = tick.now;
+  lane_plan_.look_soon();
   retries_.standby_wanted(tick.now);
 }
 
 int SenderPaths::standbys() const {
   if (!active()) return 0;
   return int(std::count_if(paths_.begin(), paths_.end(),
-                           [](const auto& path) { return path->state == PathState::kStandby; })) +
+                           [](const auto& path) { return path->is_standby(); })) +
          opening_.is_for(Purpose::kStandby);
 }
 
@@ -87,10 +78,10 @@ bool SenderPaths::home_may_work() const {
   return !peer_.nic_down(peer_.home_nic()) && context_.usable(home_nic_);
 }
 
-void SenderPaths::step_failback(const Tick& tick) {
-  if (end_.phase() != Phase::kRunning || !active() || at_home()) return;
+void SenderPaths::come_home(const Tick& tick) {
   Path* path = failback_.path() != 0 ? paths_.find(failback_.path()) : nullptr;
   FailbackSight seen;
+  seen.away = !at_home();
   seen.may_open = !opening_.under_way() && home_may_work();
   seen.has_path = path != nullptr;
   if (path) {

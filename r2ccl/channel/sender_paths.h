@@ -33,7 +33,9 @@ class SenderPaths : public Channel {
   void on_opened(const wire::Opened& opened, const Tick& tick) override;
   void on_proved(uint32_t id, const Tick& tick) override;
   bool is_opening(uint32_t id) const override { return opening_.is(id); }
-  int opening_nic() const override { return opening_.under_way() ? opening_.local() : -1; }
+  uint32_t opening_over(int nic) const override {
+    return opening_.under_way() && opening_.local() == nic ? opening_.path() : 0;
+  }
   void opening_failed(const std::string& why, const Tick& tick) override;
   void open_no_more() override { opening_.end(); }
   bool peer_owes_path() const override { return opening_.waits_for_peer(); }
@@ -41,7 +43,10 @@ class SenderPaths : public Channel {
   void rails_changed(const Tick& tick) override { retries_.standby_hint(tick.now); }
   bool is_for_move(uint32_t id) const override { return spread_move_.has(id); }
   void carried(bool first, const Tick& tick) override;
-  void steer(const Tick& tick) override;
+  void come_home(const Tick& tick) override;
+  void spread_traffic(const Tick& tick) override {
+    context_.balances() ? step_balance(tick) : step_spread(tick);
+  }
   void choose(const Tick& tick) override;
   void search(const Tick& tick) override;
   bool looks_soon(const Tick& tick) const override;
@@ -59,13 +64,14 @@ class SenderPaths : public Channel {
 
   // --- choosing
   class SearchActions;
-  bool waits_in_queue() const;
+  bool is_queued(int nic, const JobPtr& job) const;
+  bool fence_waits() const;
+  bool opening_waits() const;
   void no_path_works();
 
   // --- home
   /// Nothing is known to be the matter with either NIC of the home rail.
   bool home_may_work() const;
-  void step_failback(const Tick& tick);
 
   // --- mode 1
   int bound_for() const;
@@ -73,6 +79,7 @@ class SenderPaths : public Channel {
   const Path* usable_standby() const;
   std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
   void step_spread(const Tick& tick);
+  void look_for_less(const Tick& tick);
   void step_move(Path& path, const Tick& tick);
   void end_move(const Tick& tick);
   void move_failed(int nic, const Tick& tick);
@@ -90,7 +97,6 @@ class SenderPaths : public Channel {
   OpeningRetries retries_;
   bool resources_told_ = false;  // the log knows that there are not enough
   SpreadMove spread_move_;
-  uint64_t next_balance_ = 0;  // now
   balance::LanePlan lane_plan_;
 };
 

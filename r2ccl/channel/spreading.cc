@@ -16,9 +16,9 @@ namespace r2ccl {
 // The path that a channel without an active one takes first.
 const Path* SenderPaths::usable_standby() const {
   for (const auto& path : paths_)
-    if ((path->state == PathState::kStandby || path->state == PathState::kLane) &&
-        !failback_.has(path->id()) && !context_.nic_unusable[size_t(path->local_nic())] &&
-        !context_.nic_down[size_t(path->local_nic())] && !peer_.nic_down(path->remote_nic()))
+    if (may_take_over(path->state) && !failback_.has(path->id()) &&
+        !context_.nic_unusable[size_t(path->local_nic())] && !context_.nic_down[size_t(path->local_nic())] &&
+        !peer_.nic_down(path->remote_nic()))
       return path.get();
   return nullptr;
 }
@@ -93,14 +93,24 @@ std::optional<int> SenderPaths::less_loaded(const NicLoad& load, const Tick& tic
 }
 
 void SenderPaths::step_spread(const Tick& tick) {
-  if (end_.phase() != Phase::kRunning || !active() || status() != Status::kReady) return;
-  if (Path* path = spread_move_.path() != 0 ? paths_.find(spread_move_.path()) : nullptr)
-    return step_move(*path, tick);
-  if (active()->local_nic() == home_nic_ || failback_.path() != 0 || !in_demand(tick.now)) {
-    spread_move_.rests(tick.now);
-    return;
+  SpreadSight seen;
+  seen.ready = status() == Status::kReady;
+  seen.away = active()->local_nic() != home_nic_;
+  seen.comes_home = failback_.path() != 0;
+  seen.in_demand = in_demand(tick.now);
+  seen.opens = opening_.under_way();
+  Path* path = spread_move_.path() != 0 ? paths_.find(spread_move_.path()) : nullptr;
+  switch (spread_move_.look(seen, path != nullptr, tick.now)) {
+    case SpreadAct::kNone:
+      return;
+    case SpreadAct::kMove:
+      return step_move(*path, tick);
+    case SpreadAct::kLook:
+      return look_for_less(tick);
   }
-  if (opening_.under_way() || !spread_move_.may_look(tick.now)) return;
+}
+
+void SenderPaths::look_for_less(const Tick& tick) {
   const auto may_move = [&](const NicLoad& load) {
     return load.leaving[size_t(active()->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
   };
@@ -112,8 +122,7 @@ void SenderPaths::step_spread(const Tick& tick) {
           context_.load(false).on(active()->local_nic()), nic_name(*nic).c_str(),
           context_.load(false).on(*nic));
   Path* standby = paths_.first([&](const Path* path) {
-    return path->state == PathState::kStandby && path->local_nic() == *nic &&
-           path->remote_nic() == straight(*nic);
+    return stands_by(*path) && path->local_nic() == *nic && path->remote_nic() == straight(*nic);
   });
   if (standby) {
     spread_move_.takes(standby->id());
@@ -127,19 +136,21 @@ void SenderPaths::step_spread(const Tick& tick) {
 
 // The way to the other NIC is open; it is taken when a probe shows that it works, if it is still better.
 void SenderPaths::step_move(Path& path, const Tick& tick) {
-  if (path.state != PathState::kStandby) return end_move(tick);
-  switch (see_probe(
-      path, [&] { return probe_limit(path, tick); }, tick)) {
-    case ProbeSight::kNone:
-      return path.prove(tick.alive);
-    case ProbeSight::kAwaited:
+  const ProbeSight probe = see_probe(
+      path, [&] { return probe_limit(path, tick); }, tick);
+  switch (SpreadMove::look_at_path(stands_by(path), probe)) {
+    case MoveAct::kWait:
       return;
-    case ProbeSight::kFailed: {
+    case MoveAct::kEnd:
+      return end_move(tick);
+    case MoveAct::kProve:
+      return path.prove(tick.alive);
+    case MoveAct::kGiveUp: {
       const int nic = path.local_nic();
       drop(path.id(), true);
       return move_failed(nic, tick);
     }
-    case ProbeSight::kAnswered:
+    case MoveAct::kGo:
       break;
   }
   path.forget_probe();

@@ -71,9 +71,6 @@ class Channel::WatchActions : public Channel::Actions {
 };
 
 void Channel::step_watchdog(const Tick& tick) {
-  watchdog_.tick(tick.alive);
-  if (end_.phase() != Phase::kRunning || !active()) return;
-  if (suspected_.load(std::memory_order_acquire)) return leave_suspects(tick);
   look_if_awaited();
   WatchActions host(*this, tick);
   watchdog_.look(host);
@@ -82,8 +79,7 @@ void Channel::step_watchdog(const Tick& tick) {
 // What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
   on_socket(tick);  // a peer that closed has said so before its QPs went
-  if (end_.phase() != Phase::kRunning || closing_.peer_closed() || !active() || status() == Status::kFailed)
-    return;
+  if (!turn::carries(sight(tick))) return;
   Path* path = nullptr;
   std::optional<Path::Failure> reason;
   {
@@ -101,7 +97,7 @@ void Channel::leave_silent(Path& path, const Tick& tick) {
   const bool failed = path.probe_state() == ProbeState::kFailed;
   const uint32_t id = path.id();
   on_socket(tick);
-  if (closing_.peer_closed() || end_.phase() != Phase::kRunning || carrying(id) != &path) return;
+  if (!turn::carries(sight(tick)) || carrying(id) != &path) return;
   emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
   begin_migration(path, trace::DetectedBy::kWatchdog,
                   failed ? "silent, and a probe failed: " + verbs::describe(path.probe_status)

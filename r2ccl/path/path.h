@@ -173,6 +173,11 @@ class Path {
   PathState state = PathState::kOpening;
   /// Traffic goes over it.
   bool carries() const { return state == PathState::kActive || state == PathState::kLane; }
+  bool is_standby() const { return state == PathState::kStandby; }
+  /// It is being fenced.
+  bool is_left() const { return state == PathState::kFencing; }
+  /// What came over it may not have been seen.
+  bool brings() const { return carries() || is_left(); }
   uint64_t since = 0;       ///< accrued time at which it entered the state
   uint64_t keep_until = 0;  ///< out of use: when it may be destroyed
   // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.

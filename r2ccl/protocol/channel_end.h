@@ -8,17 +8,23 @@
 //   state(path)               std::optional<PathState>; nothing: unknown at this end, or given up
 //   marked_failed(path)       it carries, and is left when the migration under way is over
 //   connected()               some path has been in use before
+//   active()                  the active path, 0: none
+//   paths()                   those in use at this end, in the order in which they were made
+//   paths_on(nic), paths_to(nic)   … whose NIC at this end, or at the peer, is that one
 //   opening(path)             sender: it is being opened
+//   opening_over(nic)         sender: the path that is being opened over that NIC of its own, 0: none is
 //   another_stands_by(path)
 //   may_leave()               false: it has failed, or has no path
 // and carries out:
 //   leaving(path, target)     notes why, before anything happens
 //   fence(path, tell)         stops what carried; `tell`: and sends kMigrate
 //   fence_given_up(path)      stops what is left of a path that was given up
+//   prove_anew(path)          probes it with a whole packet, whatever was asked before
 //   mark(path)                marks it failed
 //   drop(path, tell)          gives up one that stands by; `tell`: and sends kDrop
 //   forget(path)              retires what is being fenced for nobody
 //   opening_refused(path)
+//   send_nic_lost(nic)
 //   lane(path)                it carries segments beside the active one
 //   stand_by(path)            it no longer does. False, and nothing changes: it is marked failed, or the
 //                             sender still waits for something that it carried (sent.h)
@@ -47,7 +53,7 @@ class ChannelEnd {
     if (end_.phase() != Phase::kRunning || !host_.may_leave()) return;
     host_.leaving(path, target);
     end_.leave(path, target);
-    host_.fence(path, true);
+    fence(path, true);
   }
   /// A path that carries has failed: it is left now, or as soon as the migration under way is over.
   void mark_failed(uint32_t path) {
@@ -55,6 +61,31 @@ class ChannelEnd {
       leave(path);
     else if (carries(path) && !host_.marked_failed(path))
       host_.mark(path);
+  }
+  /// A queue pair of `path`, or its completion queue, has failed by itself.
+  void path_failed(uint32_t path) {
+    const auto state = host_.state(path);
+    if (!state || state == PathState::kFencing) return;
+    if (carries(path)) return mark_failed(path);
+    if (host_.opening(path)) return host_.opening_refused(path);
+    host_.drop(path, true);
+  }
+  /// A NIC of this end is of no use: its port is down, it is gone, or it takes no buffers. The peer hears of
+  /// it after the epoch that follows from it, and before paths that only stood by are given up.
+  void nic_lost(int nic) {
+    const auto paths = host_.paths_on(nic);
+    for (const uint32_t path : paths)
+      if (carries(path)) mark_failed(path);
+    host_.send_nic_lost(nic);
+    if (const uint32_t path = host_.opening_over(nic); path != 0) host_.opening_refused(path);
+    for (const uint32_t path : paths)
+      if (const auto state = host_.state(path); state && state != PathState::kFencing && !carries(path))
+        host_.drop(path, true);
+  }
+  /// … of the peer. What only stands by there it gives up itself.
+  void peer_nic_lost(int nic) {
+    for (const uint32_t path : host_.paths_to(nic))
+      if (carries(path)) mark_failed(path);
   }
   /// The sender, who decides, or the receiver, who has been told, uses `path`. Said before anything is
   /// posted: what then fails on this path is a matter of the next epoch.
@@ -97,7 +128,7 @@ class ChannelEnd {
     switch (
         end_.peer_leaves(host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1, path, carries(path))) {
       case MigrateReply::kFenceActive:
-        return host_.fence(path, false);
+        return fence(path, false);
       case MigrateReply::kFenceGivenUp:
         return host_.fence_given_up(path);
       case MigrateReply::kOther: {
@@ -156,6 +187,14 @@ class ChannelEnd {
   }
 
  private:
+  // Where none carries any more, the sender asks those that may take over: whether they work is known by the
+  // time the ledgers have been exchanged.
+  void fence(uint32_t path, bool tell) {
+    host_.fence(path, tell);
+    if (!end_.sender() || host_.active() != 0) return;
+    for (const uint32_t other : host_.paths())
+      if (const auto state = host_.state(other); state && may_take_over(*state)) host_.prove_anew(other);
+  }
   bool carries(uint32_t path) {
     const auto state = host_.state(path);
     return state == PathState::kActive || state == PathState::kLane;

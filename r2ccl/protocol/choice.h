@@ -4,8 +4,6 @@
 // channel and for the exploration. Pure.
 //
 // A Host, besides what channel_end.h asks of it, answers:
-//   active()                  the active path, 0: none
-//   choices()                 paths that stand by or are lanes, not marked failed, in the order of looking
 //   usable(path)              nothing is known to be the matter with its NICs
 //   probe(path)               what its probe shows
 //   opens()                   a path is being opened
@@ -34,17 +32,26 @@ enum class Choice : uint8_t {
   kOpen,  ///< no path is left: one is being opened, or there is none to open
 };
 
-/// `end`: the sender's, in kChoosing.
+/// An answer that comes when a path carries again was asked for before that one was chosen, and says nothing
+/// of the next choice. `kept`: the path is kept for a move, which asks of its own accord.
+constexpr bool is_stale(Phase phase, PathState state, bool kept) {
+  return phase == Phase::kRunning && state == PathState::kStandby && !kept;
+}
+
+/// `end`: the sender's. In kChoosing only there is anything to choose.
 template <class Host>
 Choice choose_path(MigrationEnd& end, Host& host) {
+  if (end.phase() != Phase::kChoosing) return Choice::kWait;
   ChannelEnd channel_end(end, host);
   if (const uint32_t path = channel_end.destination(host.active()); path != 0) {
     channel_end.use(path);
     return Choice::kUse;
   }
   bool waits = false;
-  for (const uint32_t path : host.choices()) {
-    const bool lane = host.state(path) == PathState::kLane;
+  for (const uint32_t path : host.paths()) {
+    const auto state = host.state(path);
+    if (!state || !may_take_over(*state) || host.marked_failed(path)) continue;
+    const bool lane = state == PathState::kLane;
     if (!host.usable(path)) {  // a lane is left later: what it carries is to be fenced
       if (!lane) host.drop(path, true);
       continue;

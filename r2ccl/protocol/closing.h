@@ -7,7 +7,20 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "r2ccl/protocol/migration.h"
+
 namespace r2ccl {
+
+/// What is known of an end that its program has closed.
+struct SettleSight {
+  bool greeted = true;      ///< both ends know each other
+  bool failed = false;      ///< for good
+  bool busy = false;        ///< requests are open: the program waits no more for them
+  bool unconfirmed = true;  ///< something that was sent
+  bool unanswered = false;  ///< the peer's process has left another channel's questions unanswered of late
+  bool lacks = false;       ///< the receiver lacks something, by what it has said last
+  Phase phase = Phase::kRunning;
+};
 
 class Closing {
  public:
@@ -33,19 +46,21 @@ class Closing {
   // --- this end is to be closed, and the receiver may lack something
   enum class Settling : uint8_t {
     kAsk,         ///< wait, and ask the receiver what it has
-    kOver,        ///< long enough
+    kOver,        ///< long enough, or there is nothing to wait for
     kUnanswered,  ///< … and the receiver has not said a word meanwhile
   };
-  /// `lacks`: the receiver lacks something by what it has said last, which counts if it has said a word
-  /// since. It may be on its way, or its NIC stand still; the watchdog finds that out. `moves`: a migration
-  /// is under way.
-  Settling settle(uint64_t now, bool lacks, bool moves) {
+  /// What the receiver has said last counts if it has said a word since. What it lacks may be on its way, or
+  /// its NIC stand still; the watchdog finds that out. A migration that is under way is waited for.
+  Settling settle(uint64_t now, const SettleSight& seen) {
+    if (!seen.greeted || peer_closed_ || seen.failed || seen.busy || !seen.unconfirmed || seen.unanswered)
+      return Settling::kOver;
     if (settles_since_ == 0) {
       settles_since_ = now;
       settles_until_ = now + kSettleNs;
       answered_ = false;
     }
-    if (moves || (lacks && answered_)) settles_until_ = std::min(now + kSettleNs, settles_since_ + kLingerNs);
+    if (seen.phase != Phase::kRunning || (seen.lacks && answered_))
+      settles_until_ = std::min(now + kSettleNs, settles_since_ + kLingerNs);
     if (now <= settles_until_) return Settling::kAsk;
     return answered_ ? Settling::kOver : Settling::kUnanswered;
   }

@@ -18,8 +18,9 @@ enum class FailbackAct : uint8_t {
   kReturn,  ///< … it has worked for long enough: traffic moves there
 };
 
-/// Of a channel that is away from home.
+/// Of a channel that carries.
 struct FailbackSight {
+  bool away = true;  ///< from home
   bool may_open =
       false;  ///< nothing is known to be the matter with the home rail, nothing else is being opened
   bool has_path = false;  ///< the path on probation is there
@@ -66,6 +67,7 @@ class Failback {
 
   // --- what is due
   FailbackAct look(const FailbackSight& seen, uint64_t now) {
+    if (!seen.away) return FailbackAct::kNone;
     if (seen.has_path) {
       switch (seen.probe) {
         case ProbeSight::kFailed:

@@ -121,9 +121,9 @@ class FenceClock {
     if (seen.refused) return seen.failed ? FenceAct::kDone : FenceAct::kWait;
     return FenceAct::kDestroy;
   }
-  /// kUnfenced: the receiver's device has not been stopped. kUnfenceable: it takes too long.
-  FenceAct look_at_unfenced(uint64_t alive) const {
-    return alive - since_ > removal_ ? FenceAct::kUnfenceable : FenceAct::kWait;
+  /// In kUnfenced the receiver's device has not been stopped. kUnfenceable: it takes too long.
+  FenceAct look_at_unfenced(Phase phase, uint64_t alive) const {
+    return phase == Phase::kUnfenced && alive - since_ > removal_ ? FenceAct::kUnfenceable : FenceAct::kWait;
   }
 
  private:

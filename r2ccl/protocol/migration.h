@@ -17,6 +17,11 @@ enum class PathState : uint8_t {
   kFencing,
 };
 
+/// Of a sender without an active path: what it is about to leave is not among those.
+constexpr bool may_take_over(PathState state) {
+  return state == PathState::kStandby || state == PathState::kLane;
+}
+
 enum class Phase : uint8_t {
   kRunning,         ///< the active path carries traffic; or there was none yet
   kFencing,         ///< the path that is left is not fenced here
@@ -115,10 +120,10 @@ class MigrationEnd {
     own_ = peer_ = Fence::kPending;
   }
 
-  // The receiver's fence is the one that counts: only there can application memory be written. What a sender's
-  // NIC still sends it refuses, and a NIC that has taken a packet in may hold it for any time, however well
-  // the sender is fenced. CTS entries and ACKs that reach the sender late are old ones, and are known as
-  // such.
+  // The receiver's fence is the one that counts: only there can application memory be written. What a
+  // sender's NIC still sends it refuses, and a NIC that has taken a packet in may hold it for any time,
+  // however well the sender is fenced. CTS entries and ACKs that reach the sender late are old ones, and are
+  // known as such.
   void follow() {
     if (!sender_ || peer_ == Fence::kPending)
       phase_ = Phase::kWaitingForPeer;

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "r2ccl/protocol/choice.h"
+#include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
@@ -68,7 +69,9 @@ class Opening {
   }
   void half_made(uint64_t alive) { enter(Stage::kPeerHalf, alive); }
   /// The receiver has made its half of `path`, or cannot. False: nobody waits for that.
-  bool peer_answers(uint32_t path) const { return is(path) && waits_for_peer(); }
+  bool peer_answers(uint32_t path) const { return is(path) && stage_ == Stage::kPeerHalf; }
+  /// This end's transfer is under way, or about to be.
+  bool proves() const { return stage_ == Stage::kProving; }
   void connecting(uint64_t alive) { enter(Stage::kConnecting, alive); }
   void connected(uint64_t alive) { enter(Stage::kProving, alive); }
   /// `since`: when this end's transfer was begun.
@@ -109,6 +112,43 @@ class Opening {
   uint64_t since_ = 0;  // alive; when it began to wait for what it waits for
 };
 
+/// Of a sender that carries: is there a path that could take over at once?
+struct StandbySight {
+  bool resilient = false;
+  Phase phase = Phase::kRunning;
+  bool room = false;       ///< the process may have one more path that stands by (R2CC_STANDBYS)
+  bool has_lanes = false;  ///< they take over, too
+  bool stands_by = false;
+};
+
+/// The receiver's half of a path, which it makes and proves as it is told to.
+enum class ProofAct : uint8_t {
+  kWait,
+  kOpen,  ///< its transfer came back: the path stands by, and the sender may use it
+  kDrop,  ///< … or did not
+};
+enum class OpenAct : uint8_t { kIgnore, kNoSuchNic, kRefuse, kMake };
+class PeerOpening {
+ public:
+  static constexpr size_t kMostHalves = 8;  ///< being made at once
+  /// What the sender asks for. `known`: that path is there, or being made; `nics`: both are; `usable`: this
+  /// end's is; `under_way`: halves that are being made.
+  static constexpr OpenAct on_open(bool known, bool nics, bool usable, size_t under_way) {
+    if (known) return OpenAct::kIgnore;
+    if (!nics) return OpenAct::kNoSuchNic;
+    return usable && under_way < kMostHalves ? OpenAct::kMake : OpenAct::kRefuse;
+  }
+  /// Without resilience nothing is proved.
+  static constexpr PathState of_new(bool resilient) {
+    return resilient ? PathState::kProving : PathState::kStandby;
+  }
+  static constexpr bool proves(PathState state) { return state == PathState::kProving; }
+  static constexpr ProofAct look(ProbeSight probe) {
+    if (probe == ProbeSight::kAnswered) return ProofAct::kOpen;
+    return probe == ProbeSight::kFailed ? ProofAct::kDrop : ProofAct::kWait;
+  }
+};
+
 /// When another path is opened after one failed. All times are `now`.
 class OpeningRetries {
  public:
@@ -116,7 +156,10 @@ class OpeningRetries {
   static constexpr uint64_t kStandbyNs = 500'000'000;  ///< doubled with each failure, up to 32 times
 
   // --- a path that stands by
-  bool standby_due(uint64_t now) const { return now >= next_standby_; }
+  bool standby_due(const StandbySight& seen, uint64_t now) const {
+    return seen.resilient && seen.phase == Phase::kRunning && seen.room && !seen.has_lanes &&
+           !seen.stands_by && now >= next_standby_;
+  }
   /// One may be wanted, or possible, that was not before.
   void standby_hint(uint64_t now) { next_standby_ = std::min(next_standby_, now); }
   void standby_wanted(uint64_t now) { next_standby_ = now; }

@@ -24,10 +24,51 @@
 #include <cstdint>
 #include <string>
 
-#include "r2ccl/control/socket.h"
+#include "r2ccl/control/endpoint.h"
 #include "r2ccl/protocol/tick.h"
 
 namespace r2ccl {
+
+/// A connection has broken: what follows?
+enum class AfterBreak : uint8_t {
+  kNothing,    ///< nobody needs another one
+  kPeerEnded,  ///< the peer's process has
+  kOutage,     ///< another one is made
+};
+struct BreakSight {
+  bool sender = false, resilient = false, setting_up = false;
+  bool resumable = false;    ///< the conversation has begun, and can go on over another connection
+  bool peer_closed = false;  ///< the other end
+  bool closing = false;      ///< this one
+};
+constexpr AfterBreak after_break(const BreakSight& seen) {
+  if (seen.peer_closed || (seen.closing && !seen.resumable)) return AfterBreak::kNothing;
+  if (!seen.resumable && !seen.setting_up) return AfterBreak::kNothing;  // it has failed
+  if (!seen.resilient || (!seen.resumable && !seen.sender)) return AfterBreak::kPeerEnded;
+  return AfterBreak::kOutage;
+}
+
+/// The peer's process has ended. What it brought before is not lost: a path that is in the hands of its NIC's
+/// worker is waited for.
+class PeerEnd {
+ public:
+  /// `bound`: no worker is waited for longer, in nanoseconds.
+  explicit PeerEnd(uint64_t bound) : bound_(bound) {}
+  bool known() const { return !why_.empty(); }
+  const std::string& why() const { return why_; }
+  /// `closing`: this end is, and does not mind. True: what there is can be taken in, and the channel fails.
+  bool learn(const std::string& why, bool closing, bool worker_busy, uint64_t now) {
+    if (closing) return false;
+    if (!known()) since_ = now;
+    why_ = why;
+    return !worker_busy || now - since_ >= bound_;
+  }
+
+ private:
+  const uint64_t bound_;
+  std::string why_;
+  uint64_t since_ = 0;
+};
 
 class Outage {
  public:

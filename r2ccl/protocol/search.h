@@ -6,7 +6,9 @@
 // A Host answers:
 //   peer_owes()        the peer has owed an answer for long: it is slow or stopped, which is no failure
 //   misses_a_path()    somebody waits for a path (sending.h)
-//   waits_in_queue()   the driver call that it waits for is behind calls of other channels, which return
+//   fence_waits()      the driver call that its fence waits for is behind calls of other channels, which
+//                      return
+//   opening_waits()    … or the one that the path waits for that is being opened
 #pragma once
 
 #include <algorithm>
@@ -17,6 +19,9 @@
 namespace r2ccl {
 
 enum class SearchAct : uint8_t { kWait, kFail };
+
+/// Does somebody wait for a path?
+constexpr bool lacks_path(Phase phase, bool setting_up) { return setting_up || phase != Phase::kRunning; }
 
 class PathSearch {
  public:
@@ -36,15 +41,16 @@ class PathSearch {
   /// A path carries.
   void carries(uint64_t alive) { used_at_ = alive; }
 
-  /// While no path carries: `phase` is not kRunning.
+  /// In each round of an end that may have none; `phase`: the sender's.
   template <class Host>
   SearchAct look(Host& host, Phase phase, uint64_t alive) {
+    if (phase == Phase::kRunning) return SearchAct::kWait;
     const uint64_t step = alive - looked_at_;
     looked_at_ = alive;
     if (phase == Phase::kWaitingForPeer || phase == Phase::kUnfenced || host.peer_owes() ||
         !host.misses_a_path())
       return SearchAct::kWait;
-    if (host.waits_in_queue()) {
+    if (phase == Phase::kFencing ? host.fence_waits() : host.opening_waits()) {
       queued_ += step;
       return SearchAct::kWait;
     }

@@ -115,6 +115,7 @@ class SendingEndOf {
   /// Is everything over that a lane has carried? `reported`: its NIC has reported it all.
   template <class Messages>
   bool is_over(const Messages& messages, uint32_t lane, bool reported) const {
+    if (!messages.acknowledged()) return false;  // nobody knows when the receiver has seen the last segment
     if (!reported && messages.holds(Rule::kRestReported)) return false;
     return !messages.holds(Rule::kRestConfirmed) || all_confirmed(ledger, messages, lane);
   }

@@ -5,6 +5,7 @@
 //
 // A Host tells of the messages:
 //   bool holds(Rule)
+//   bool acknowledged()                    the receiver sends ACKs
 //   bool known(message)                    it is known where its segments went
 //   bool kept(message)                     it can be sent (again)
 //   uint32_t segments(message)

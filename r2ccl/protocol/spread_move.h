@@ -8,10 +8,32 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "r2ccl/protocol/choice.h"
 #include "r2ccl/protocol/nic_load.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
+
+/// Of a channel that carries.
+struct SpreadSight {
+  bool ready = false;       ///< nothing that carries is marked failed
+  bool away = false;        ///< from its home NIC
+  bool comes_home = false;  ///< a path over the home rail is on probation
+  bool in_demand = false;   ///< it has had traffic of late
+  bool opens = false;       ///< some path is being opened
+};
+enum class SpreadAct : uint8_t {
+  kNone,
+  kMove,  ///< go on with the move that is under way
+  kLook,  ///< does another NIC have less to carry?
+};
+enum class MoveAct : uint8_t {
+  kWait,
+  kEnd,     ///< its path is in use already
+  kProve,   ///< probe it
+  kGiveUp,  ///< it does not work
+  kGo,      ///< it works: move, if that NIC still has less to carry
+};
 
 class SpreadMove {
  public:
@@ -45,10 +67,31 @@ class SpreadMove {
   }
 
   // --- what is due
-  bool may_look(uint64_t now) {
-    if (now < next_look_) return false;
+  SpreadAct look(const SpreadSight& seen, bool has_path, uint64_t now) {
+    if (!seen.ready) return SpreadAct::kNone;
+    if (has_path) return SpreadAct::kMove;
+    if (!seen.away || seen.comes_home || !seen.in_demand) {
+      rests(now);
+      return SpreadAct::kNone;
+    }
+    if (seen.opens || now < next_look_) return SpreadAct::kNone;
     next_look_ = now + kLookEveryNs;
-    return true;
+    return SpreadAct::kLook;
+  }
+  /// What is to be done about its path, which stands by, or does not any more.
+  static constexpr MoveAct look_at_path(bool stands_by, ProbeSight probe) {
+    if (!stands_by) return MoveAct::kEnd;
+    switch (probe) {
+      case ProbeSight::kNone:
+        return MoveAct::kProve;
+      case ProbeSight::kAwaited:
+        return MoveAct::kWait;
+      case ProbeSight::kFailed:
+        return MoveAct::kGiveUp;
+      case ProbeSight::kAnswered:
+        break;
+    }
+    return MoveAct::kGo;
   }
   /// `better`: another NIC has less to carry. True: move now.
   bool due(bool better, uint64_t now) { return timer_.due(better, now); }

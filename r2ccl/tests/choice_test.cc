@@ -20,47 +20,65 @@ struct Path {
 
 /// Writes down what the choice wants done.
 struct Host {
-  std::map<uint32_t, Path> paths;
+  std::map<uint32_t, Path> has;
   std::vector<std::string> did;
   uint32_t is_active = 0;
   bool is_opening = false;
+  uint32_t opens_path = 0;
 
   void note(const char* what, uint32_t path) { did.push_back(what + (" " + std::to_string(path))); }
   bool holds(Rule) const { return true; }
   std::optional<PathState> state(uint32_t path) const {
-    const auto it = paths.find(path);
-    return it == paths.end() ? std::nullopt : std::optional(it->second.state);
+    const auto it = has.find(path);
+    return it == has.end() ? std::nullopt : std::optional(it->second.state);
   }
-  bool marked_failed(uint32_t path) const { return paths.at(path).failed; }
+  bool marked_failed(uint32_t path) const { return has.at(path).failed; }
   uint32_t active() const { return is_active; }
-  std::vector<uint32_t> choices() const {
+  std::vector<uint32_t> all() const {
     std::vector<uint32_t> ids;
-    for (const auto& [id, path] : paths)
-      if ((path.state == PathState::kStandby || path.state == PathState::kLane) && !path.failed)
-        ids.push_back(id);
+    for (const auto& [id, path] : has) ids.push_back(id);
     return ids;
   }
-  bool usable(uint32_t path) const { return paths.at(path).usable; }
-  ProbeSight probe(uint32_t path) const { return paths.at(path).probe; }
+  std::vector<uint32_t> paths() const { return all(); }
+  // Each path has NICs of its own, which have its number.
+  std::vector<uint32_t> paths_on(int nic) const {
+    return has.contains(uint32_t(nic)) ? std::vector{uint32_t(nic)} : std::vector<uint32_t>();
+  }
+  std::vector<uint32_t> paths_to(int nic) const { return paths_on(nic); }
+  bool opening(uint32_t path) const { return is_opening && path == opens_path; }
+  uint32_t opening_over(int nic) const { return opening(uint32_t(nic)) ? uint32_t(nic) : 0; }
+  bool usable(uint32_t path) const { return has.at(path).usable; }
+  ProbeSight probe(uint32_t path) const { return has.at(path).probe; }
   bool opens() const { return is_opening; }
   void prove(uint32_t path) { note("prove", path); }
   void unanswered(uint32_t path) { note("unanswered", path); }
   void open() { did.push_back("open"); }
   void mark(uint32_t path) {
     note("mark", path);
-    paths.at(path).failed = true;
+    has.at(path).failed = true;
   }
   void drop(uint32_t path, bool tell) {
     EXPECT_TRUE(tell);
     note("drop", path);
-    paths.erase(path);
+    has.erase(path);
   }
   void send_use(uint32_t path) { note("say", path); }
   void carry(uint32_t path) { note("carry", path); }
   // What a choice never does.
   bool may_leave() const { return true; }
   void leaving(uint32_t, uint32_t) {}
-  void fence(uint32_t path, bool) { note("fence", path); }
+  void fence(uint32_t path, bool) {
+    note("fence", path);
+    has.at(path).state = PathState::kFencing;
+    if (is_active == path) is_active = 0;
+  }
+  void prove_anew(uint32_t path) { note("prove anew", path); }
+  void opening_refused(uint32_t path) {
+    note("opening fails", path);
+    is_opening = false;
+    has.erase(path);
+  }
+  void send_nic_lost(int nic) { note("NIC lost", uint32_t(nic)); }
 };
 
 /// A sender that has left path 1 and has both fences.
@@ -156,6 +174,83 @@ TEST(Choice, a_destination_that_is_gone_is_no_destination) {
   MigrationEnd end = choosing(3);
   EXPECT_EQ(choose_path(end, host), Choice::kUse);
   EXPECT_EQ(host.did, (Did{"say 2", "carry 2"}));
+}
+
+// --- what an end does when one of its paths, or a NIC, has failed
+
+/// A sender: 1 carries, 2 is a lane, 3 stands by, 4 is being opened, 5 is being fenced.
+Host with_paths() {
+  Host host{{{1, {PathState::kActive}},
+             {2, {PathState::kLane}},
+             {3, {PathState::kStandby}},
+             {4, {PathState::kOpening}},
+             {5, {PathState::kFencing}}},
+            {},
+            1,
+            true};
+  host.opens_path = 4;
+  return host;
+}
+
+TEST(PathFailed, what_carries_is_left_and_what_may_take_over_is_asked_unless_another_carries) {
+  Host host = with_paths();
+  MigrationEnd end(true);
+  ChannelEnd(end, host).path_failed(1);
+  EXPECT_EQ(host.did, (Did{"fence 1", "prove anew 2", "prove anew 3"}));
+  EXPECT_EQ(end.leaving(), 1u);
+
+  Host lane = with_paths();
+  MigrationEnd other(true);
+  ChannelEnd(other, lane).path_failed(2);
+  EXPECT_EQ(lane.did, (Did{"fence 2"})) << "1 goes on";
+
+  Host receiver = with_paths();
+  MigrationEnd receivers(false);
+  ChannelEnd(receivers, receiver).path_failed(1);
+  EXPECT_EQ(receiver.did, (Did{"fence 1"})) << "the sender chooses";
+}
+
+TEST(PathFailed, what_carries_is_marked_while_another_is_left) {
+  Host host = with_paths();
+  MigrationEnd end(true);
+  end.leave(5);
+  ChannelEnd(end, host).path_failed(1);
+  ChannelEnd(end, host).path_failed(1);
+  EXPECT_EQ(host.did, (Did{"mark 1"})) << "once";
+}
+
+TEST(PathFailed, others_are_given_up_and_what_is_fenced_already_is_left_alone) {
+  Host host = with_paths();
+  MigrationEnd end(true);
+  for (const uint32_t path : {3, 4, 5, 6}) ChannelEnd(end, host).path_failed(path);
+  EXPECT_EQ(host.did, (Did{"drop 3", "opening fails 4"}));
+}
+
+TEST(NicLost, the_peer_hears_of_it_behind_the_epoch_and_before_paths_are_given_up) {
+  const std::pair<int, Did> cases[] = {
+      {1, {"fence 1", "prove anew 2", "prove anew 3", "NIC lost 1"}},
+      {3, {"NIC lost 3", "drop 3"}},
+      {4, {"NIC lost 4", "opening fails 4"}},
+      {5, {"NIC lost 5"}},
+      {6, {"NIC lost 6"}},
+  };
+  for (const auto& [nic, did] : cases) {
+    Host host = with_paths();
+    MigrationEnd end(true);
+    ChannelEnd(end, host).nic_lost(nic);
+    EXPECT_EQ(host.did, did) << nic;
+  }
+}
+
+TEST(NicLost, of_the_peers_only_what_carries_is_left) {
+  const std::pair<int, Did> cases[] = {
+      {1, {"fence 1", "prove anew 2", "prove anew 3"}}, {2, {"fence 2"}}, {3, {}}, {4, {}}, {5, {}}};
+  for (const auto& [nic, did] : cases) {
+    Host host = with_paths();
+    MigrationEnd end(true);
+    ChannelEnd(end, host).peer_nic_lost(nic);
+    EXPECT_EQ(host.did, did) << nic;
+  }
 }
 
 }  // namespace

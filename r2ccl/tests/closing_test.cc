@@ -12,10 +12,19 @@ using Lacking = Closing::Lacking;
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kBegin = 7000 * kMs;
 
+/// `moves`: a migration is under way.
+SettleSight seen(bool lacks, bool moves = false) {
+  SettleSight sight;
+  sight.lacks = lacks;
+  sight.phase = moves ? Phase::kFencing : Phase::kRunning;
+  return sight;
+}
+
 /// How many milliseconds it settles for, looked at in each.
 uint64_t settles(Closing& closing, auto&& again, Settling& last) {
   uint64_t ms = 0;
-  while (ms < 60'000 && (last = closing.settle(kBegin + ms * kMs, false, again(ms))) == Settling::kAsk) ++ms;
+  while (ms < 60'000 && (last = closing.settle(kBegin + ms * kMs, seen(false, again(ms)))) == Settling::kAsk)
+    ++ms;
   return ms;
 }
 
@@ -29,16 +38,16 @@ TEST(Closing, settles_for_a_bound_and_says_whether_anybody_answered) {
 
   Closing answered;
   answered.heard();  // before it was closed: that says nothing
-  EXPECT_EQ(answered.settle(kBegin, false, false), Settling::kAsk);
+  EXPECT_EQ(answered.settle(kBegin, seen(false)), Settling::kAsk);
   answered.heard();
-  EXPECT_EQ(answered.settle(kBegin + Closing::kSettleNs + 1, false, false), Settling::kOver);
+  EXPECT_EQ(answered.settle(kBegin + Closing::kSettleNs + 1, seen(false)), Settling::kOver);
 }
 
 TEST(Closing, what_came_before_it_settled_is_no_answer) {
   Closing closing;
   closing.heard();
-  EXPECT_EQ(closing.settle(kBegin, false, false), Settling::kAsk);
-  EXPECT_EQ(closing.settle(kBegin + Closing::kSettleNs + 1, false, false), Settling::kUnanswered);
+  EXPECT_EQ(closing.settle(kBegin, seen(false)), Settling::kAsk);
+  EXPECT_EQ(closing.settle(kBegin + Closing::kSettleNs + 1, seen(false)), Settling::kUnanswered);
 }
 
 TEST(Closing, settles_for_longer_while_something_is_sent_again_but_not_for_ever) {
@@ -55,24 +64,40 @@ TEST(Closing, settles_for_longer_while_something_is_sent_again_but_not_for_ever)
 
 TEST(Closing, settles_for_longer_while_the_receiver_says_that_it_lacks_something) {
   Closing answered;
-  EXPECT_EQ(answered.settle(kBegin, true, false), Settling::kAsk);
+  EXPECT_EQ(answered.settle(kBegin, seen(true)), Settling::kAsk);
   answered.heard();
   uint64_t ms = 1;
-  while (answered.settle(kBegin + ms * kMs, ms < 1500, false) == Settling::kAsk) ++ms;
+  while (answered.settle(kBegin + ms * kMs, seen(ms < 1500)) == Settling::kAsk) ++ms;
   EXPECT_EQ(ms, 1499 + Closing::kSettleNs / kMs + 1);
 
   Closing always;
-  EXPECT_EQ(always.settle(kBegin, true, false), Settling::kAsk);
+  EXPECT_EQ(always.settle(kBegin, seen(true)), Settling::kAsk);
   always.heard();
   ms = 1;
-  while (always.settle(kBegin + ms * kMs, true, false) == Settling::kAsk) ++ms;
+  while (always.settle(kBegin + ms * kMs, seen(true)) == Settling::kAsk) ++ms;
   EXPECT_EQ(ms, Closing::kLingerNs / kMs + 1);
 
   Closing silent;  // what it said before counts for nothing
   silent.heard();
   ms = 0;
-  while (silent.settle(kBegin + ms * kMs, true, false) == Settling::kAsk) ++ms;
+  while (silent.settle(kBegin + ms * kMs, seen(true)) == Settling::kAsk) ++ms;
   EXPECT_EQ(ms, Closing::kSettleNs / kMs + 1);
+}
+
+TEST(Closing, does_not_settle_where_nobody_can_say_what_is_lacking) {
+  const auto over = [](auto&& change) {
+    Closing closing;
+    SettleSight sight;
+    change(sight, closing);
+    return closing.settle(kBegin, sight) == Settling::kOver;
+  };
+  EXPECT_FALSE(over([](SettleSight&, Closing&) {}));
+  EXPECT_TRUE(over([](SettleSight& s, Closing&) { s.greeted = false; }));
+  EXPECT_TRUE(over([](SettleSight& s, Closing&) { s.failed = true; }));
+  EXPECT_TRUE(over([](SettleSight& s, Closing&) { s.busy = true; }));
+  EXPECT_TRUE(over([](SettleSight& s, Closing&) { s.unconfirmed = false; }));
+  EXPECT_TRUE(over([](SettleSight& s, Closing&) { s.unanswered = true; }));
+  EXPECT_TRUE(over([](SettleSight&, Closing& c) { c.peer_has_closed(); }));
 }
 
 /// How many milliseconds it waits for what is lacking.

@@ -209,8 +209,9 @@ TEST(FenceClock, a_kernel_has_a_bound_of_its_own_which_begins_with_the_last_word
   FenceClock clock = begun(true);
   clock.over(kBegin + 10);
   clock.peer_over(kBegin + 30, Phase::kUnfenced);
-  EXPECT_EQ(clock.look_at_unfenced(kBegin + 30 + kRemoval), FenceAct::kWait);
-  EXPECT_EQ(clock.look_at_unfenced(kBegin + 31 + kRemoval), FenceAct::kUnfenceable);
+  EXPECT_EQ(clock.look_at_unfenced(Phase::kUnfenced, kBegin + 30 + kRemoval), FenceAct::kWait);
+  EXPECT_EQ(clock.look_at_unfenced(Phase::kUnfenced, kBegin + 31 + kRemoval), FenceAct::kUnfenceable);
+  EXPECT_EQ(clock.look_at_unfenced(Phase::kChoosing, kBegin + 31 + kRemoval), FenceAct::kWait);
 }
 
 TEST(FenceClock, the_peers_word_does_not_prolong_this_ends_fence) {

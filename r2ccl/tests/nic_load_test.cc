@@ -71,9 +71,11 @@ TEST(SpreadTimer, rails_that_come_and_go_make_it_move_ever_more_rarely) {
 
 TEST(SpreadMove, looks_now_and_then_and_has_one_path_at_a_time) {
   SpreadMove move(100, 1000, 1);
-  EXPECT_TRUE(move.may_look(1000));
-  EXPECT_FALSE(move.may_look(1000 + SpreadMove::kLookEveryNs - 1));
-  EXPECT_TRUE(move.may_look(1000 + SpreadMove::kLookEveryNs));
+  SpreadSight seen;
+  seen.ready = seen.away = seen.in_demand = true;
+  EXPECT_EQ(move.look(seen, false, 1000), SpreadAct::kLook);
+  EXPECT_EQ(move.look(seen, false, 1000 + SpreadMove::kLookEveryNs - 1), SpreadAct::kNone);
+  EXPECT_EQ(move.look(seen, false, 1000 + SpreadMove::kLookEveryNs), SpreadAct::kLook);
   EXPECT_FALSE(move.has(0)) << "0 is no path";
   move.takes(5);
   move.dropped(4);
@@ -83,6 +85,31 @@ TEST(SpreadMove, looks_now_and_then_and_has_one_path_at_a_time) {
   move.takes(6);
   move.carries();
   EXPECT_EQ(move.path(), 0u);
+}
+
+TEST(SpreadMove, looks_only_for_a_channel_away_that_sends_and_does_nothing_else) {
+  const auto act = [](auto&& change, bool has_path = false) {
+    SpreadMove move(100, 1000, 1);
+    SpreadSight seen;
+    seen.ready = seen.away = seen.in_demand = true;
+    change(seen);
+    return move.look(seen, has_path, 1000);
+  };
+  EXPECT_EQ(act([](SpreadSight&) {}), SpreadAct::kLook);
+  EXPECT_EQ(act([](SpreadSight&) {}, true), SpreadAct::kMove);
+  EXPECT_EQ(act([](SpreadSight& s) { s.ready = false; }, true), SpreadAct::kNone);
+  EXPECT_EQ(act([](SpreadSight& s) { s.away = false; }), SpreadAct::kNone);
+  EXPECT_EQ(act([](SpreadSight& s) { s.comes_home = true; }), SpreadAct::kNone);
+  EXPECT_EQ(act([](SpreadSight& s) { s.in_demand = false; }), SpreadAct::kNone);
+  EXPECT_EQ(act([](SpreadSight& s) { s.opens = true; }), SpreadAct::kNone);
+}
+
+TEST(SpreadMove, takes_its_path_when_that_has_answered_and_still_stands_by) {
+  EXPECT_EQ(SpreadMove::look_at_path(true, ProbeSight::kNone), MoveAct::kProve);
+  EXPECT_EQ(SpreadMove::look_at_path(true, ProbeSight::kAwaited), MoveAct::kWait);
+  EXPECT_EQ(SpreadMove::look_at_path(true, ProbeSight::kFailed), MoveAct::kGiveUp);
+  EXPECT_EQ(SpreadMove::look_at_path(true, ProbeSight::kAnswered), MoveAct::kGo);
+  EXPECT_EQ(SpreadMove::look_at_path(false, ProbeSight::kAnswered), MoveAct::kEnd);
 }
 
 TEST(SpreadMove, a_nic_that_turned_out_not_to_work_is_left_alone_for_a_while) {

@@ -99,12 +99,51 @@ TEST(Opening, the_peer_owes_its_half_and_its_transfer) {
   EXPECT_TRUE(opening.peer_owes(2021 * kMs, 20 * kMs));
 }
 
+/// A sender that lacks a path that stands by.
+StandbySight lacks() {
+  StandbySight seen;
+  seen.resilient = seen.room = true;
+  return seen;
+}
+
+TEST(OpeningRetries, a_standby_is_opened_by_a_sender_that_carries_and_has_none) {
+  const auto due = [](auto&& change) {
+    StandbySight seen = lacks();
+    change(seen);
+    return OpeningRetries().standby_due(seen, kMs);
+  };
+  EXPECT_TRUE(due([](StandbySight&) {}));
+  EXPECT_FALSE(due([](StandbySight& s) { s.resilient = false; }));
+  EXPECT_FALSE(due([](StandbySight& s) { s.room = false; }));
+  EXPECT_FALSE(due([](StandbySight& s) { s.has_lanes = true; }));
+  EXPECT_FALSE(due([](StandbySight& s) { s.stands_by = true; }));
+  EXPECT_FALSE(due([](StandbySight& s) { s.phase = Phase::kChoosing; }));
+}
+
+TEST(PeerOpening, makes_what_it_can_and_says_why_it_cannot) {
+  EXPECT_EQ(PeerOpening::on_open(false, true, true, 0), OpenAct::kMake);
+  EXPECT_EQ(PeerOpening::on_open(true, true, true, 0), OpenAct::kIgnore);
+  EXPECT_EQ(PeerOpening::on_open(false, false, true, 0), OpenAct::kNoSuchNic);
+  EXPECT_EQ(PeerOpening::on_open(false, true, false, 0), OpenAct::kRefuse);
+  EXPECT_EQ(PeerOpening::on_open(false, true, true, PeerOpening::kMostHalves - 1), OpenAct::kMake);
+  EXPECT_EQ(PeerOpening::on_open(false, true, true, PeerOpening::kMostHalves), OpenAct::kRefuse);
+}
+
+TEST(PeerOpening, a_half_stands_by_when_its_transfer_is_back) {
+  EXPECT_TRUE(PeerOpening::proves(PeerOpening::of_new(true)));
+  EXPECT_FALSE(PeerOpening::proves(PeerOpening::of_new(false))) << "without resilience nothing is proved";
+  EXPECT_EQ(PeerOpening::look(ProbeSight::kNone), ProofAct::kWait) << "it was not told to yet";
+  EXPECT_EQ(PeerOpening::look(ProbeSight::kAwaited), ProofAct::kWait);
+  EXPECT_EQ(PeerOpening::look(ProbeSight::kAnswered), ProofAct::kOpen);
+  EXPECT_EQ(PeerOpening::look(ProbeSight::kFailed), ProofAct::kDrop);
+}
+
 TEST(OpeningRetries, a_standby_that_fails_is_tried_at_once_and_then_ever_later) {
   OpeningRetries retries;
   uint64_t now = 1000 * kMs;
   const auto waits = [&] {
     uint64_t ms = 0;
-    while (!retries.standby_due(now + ms * kMs)) ++ms;
+    while (!retries.standby_due(lacks(), now + ms * kMs)) ++ms;
     now += ms * kMs;
     return ms;
   };
@@ -121,14 +160,14 @@ TEST(OpeningRetries, a_standby_that_fails_is_tried_at_once_and_then_ever_later) 
 TEST(OpeningRetries, a_hint_makes_a_standby_due_and_never_later) {
   OpeningRetries retries;
   retries.no_standby(1000 * kMs);
-  EXPECT_FALSE(retries.standby_due(1499 * kMs));
+  EXPECT_FALSE(retries.standby_due(lacks(), 1499 * kMs));
   retries.standby_hint(1200 * kMs);
-  EXPECT_TRUE(retries.standby_due(1200 * kMs));
+  EXPECT_TRUE(retries.standby_due(lacks(), 1200 * kMs));
   retries.standby_hint(9000 * kMs);
-  EXPECT_TRUE(retries.standby_due(1200 * kMs));
+  EXPECT_TRUE(retries.standby_due(lacks(), 1200 * kMs));
   retries.no_standby(1200 * kMs);
   retries.standby_wanted(1300 * kMs);
-  EXPECT_TRUE(retries.standby_due(1300 * kMs)) << "traffic flows again";
+  EXPECT_TRUE(retries.standby_due(lacks(), 1300 * kMs)) << "traffic flows again";
 }
 
 TEST(OpeningRetries, each_rail_has_its_own_count_of_failed_lanes) {

@@ -11,11 +11,13 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kBound = 100 * kMs, kProven = 20 * kMs;
 
 struct Sight {
-  bool owes = false, missed = true, queued = false;
-  int asked = 0;  // misses_a_path()
+  bool owes = false, missed = true, queued = false;  // queued: the fence, and the opening
+  int asked = 0;                                     // misses_a_path()
   bool peer_owes() const { return owes; }
   bool misses_a_path() { return ++asked, missed; }
-  bool waits_in_queue() const { return queued; }
+  bool fence_waits() const { return queued; }
+  bool opening_waits() const { return queued || only_opening; }
+  bool only_opening = false;
 };
 
 /// A search that is looked at every millisecond.

@@ -6,7 +6,7 @@
 
 #include "r2ccl/protocol/choice.h"
 #include "r2ccl/protocol/search.h"
-#include "r2ccl/protocol/stall_timer.h"
+#include "r2ccl/protocol/watchdog.h"
 
 namespace r2ccl::model {
 namespace {
@@ -45,7 +45,19 @@ struct Model::Executor::Actions {
   }
   bool marked_failed(uint32_t path) const { return half(path).failed; }
   bool connected() const { return s.w.connected; }
+  std::vector<uint32_t> paths() const {
+    std::vector<uint32_t> all;
+    for (int path = 1; path <= s.bounds_.paths; ++path)
+      if (state(uint32_t(path))) all.push_back(uint32_t(path));
+    return all;
+  }
+  // Each path has NICs of its own, which have its number.
+  std::vector<uint32_t> paths_on(int nic) const {
+    return state(uint32_t(nic)) ? std::vector{uint32_t(nic)} : std::vector<uint32_t>();
+  }
+  std::vector<uint32_t> paths_to(int nic) const { return paths_on(nic); }
   bool opening(uint32_t path) const { return end == kSender && s.w.opening == path; }
+  uint32_t opening_over(int nic) const { return opening(uint32_t(nic)) ? uint32_t(nic) : 0; }
   bool another_stands_by(uint32_t path) const {
     for (int other = 1; other <= s.bounds_.paths; ++other)
       if (other != int(path) && s.half(end, other).life == Life::kStandby) return true;
@@ -68,6 +80,7 @@ struct Model::Executor::Actions {
     s.start_fence(end, int(path));
   }
   void fence_given_up(uint32_t path) const { s.fence_given_up(end, int(path)); }
+  void prove_anew(uint32_t) const {}
   void mark(uint32_t path) const { half(path).failed = true; }
   void drop(uint32_t path, bool tell) const { s.drop(end, int(path), tell); }
   void forget(uint32_t path) const { half(path).life = Life::kRetired; }
@@ -80,6 +93,7 @@ struct Model::Executor::Actions {
   }
   void carry(uint32_t path) const { s.carry(end, int(path)); }
   void send_migrate(uint32_t path) const { say(Say::kMigrate, path, true); }
+  void send_nic_lost(int nic) const { say(Say::kNic, uint32_t(nic), false); }
   void send_drop(uint32_t path) const { say(Say::kDrop, path, false); }
   void send_use(uint32_t path) const { say(Say::kUse, path, true); }
   void send_lane(uint32_t path) const { say(Say::kLane, path, false); }
@@ -106,6 +120,7 @@ struct Model::Executor::Actions {
 struct Model::Executor::Messages {
   Executor& s;
   bool holds(Rule rule) const { return s.holds(rule); }
+  bool acknowledged() const { return holds(Rule::kStrictAck); }
   bool known(uint64_t message) const { return kept(message); }
   bool kept(uint64_t message) const { return message < s.w.sender.ledger.next() && s.kept(int(message)); }
   uint32_t segments(uint64_t) const { return uint32_t(s.bounds_.segments); }
@@ -156,14 +171,6 @@ bool Model::Executor::may_rest(int path) {
 struct Model::Executor::SearchActions : Actions {
   int answered = 0;
 
-  std::vector<uint32_t> choices() const {
-    std::vector<uint32_t> paths;
-    for (int path = 1; path <= s.bounds_.paths; ++path)
-      if (const Half& h = s.half(kSender, path);
-          (h.life == Life::kStandby || h.life == Life::kLane) && !h.failed)
-        paths.push_back(uint32_t(path));
-    return paths;
-  }
   bool usable(uint32_t) const { return true; }
   ProbeSight probe(uint32_t path) const {
     if (int(path) == answered) return ProbeSight::kAnswered;
@@ -182,7 +189,8 @@ struct Model::Executor::SearchActions : Actions {
     return s.w.sender.misses_a_path(*this,
                                     s.open_messages(kSender) || int(s.w.sender.ledger.next()) < s.messages());
   }
-  bool waits_in_queue() const { return false; }
+  bool fence_waits() const { return false; }
+  bool opening_waits() const { return false; }
 };
 
 Choice Model::Executor::choose(int answered, unsigned pick) {
@@ -212,52 +220,90 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kSuspectAfter = 10 * kMs, kStuckAfter = 100 * kMs;
 
-/// An end that waits, and nothing moves: from the last progress until `due`(timer), asked as the watchdog
-/// asks while its probes are answered. False: it never is.
-template <typename Due>
-bool silence_leads_to(Due&& due) {
-  StallTimer timer(kSuspectAfter, kStuckAfter);
-  timer.restart(0);
+}  // namespace
+
+/// An end that waits, and nothing moves: the host of watchdog.h. Notes what the watchdog wants done.
+struct Model::Executor::WatchActions : Actions {
+  int silent = 0;           // the path whose probes are not answered; those of all others are
+  int still = 0;            // the path whose queue pair stands still
+  uint32_t left = 0;        // for its silence
+  uint32_t left_still = 0;  // … or because it stands still
+  bool asks = false, patient = false;
+  std::array<bool, kMaxPaths + 1> probed{};
+
+  static constexpr uint64_t progress() { return 0; }
+  static constexpr bool polled_in_vain() { return false; }
+  static constexpr bool waits() { return true; }
+  std::vector<uint32_t> lanes() const {
+    std::vector<uint32_t> all = paths();
+    std::erase_if(all, [this](uint32_t path) { return state(path) != PathState::kLane; });
+    return all;
+  }
+  ProbeSight probe(uint32_t path) const {
+    if (!probed[path]) return ProbeSight::kNone;
+    return int(path) == silent ? ProbeSight::kFailed : ProbeSight::kAnswered;
+  }
+  static constexpr uint64_t probe_age(uint32_t) { return 0; }
+  uint32_t stands_still() const { return uint32_t(still); }
+  static constexpr bool marked_failed() { return false; }
+  using Actions::marked_failed;
+
+  static constexpr void moved() {}
+  void rests() { s.violate("the watchdog rests although somebody waits"); }
+  using Actions::look;
+  bool look() const { return still != 0; }
+  void begin_probe(uint32_t path) { probed[path] = true; }
+  void forget_probe(uint32_t path) { probed[path] = false; }
+  void leave_silent(uint32_t path) { left = path; }
+  void leave_standing_still(uint32_t path) { left_still = path; }
+  static constexpr void slow_peer(uint64_t) {}
+  void request_retransmit(bool is_patient) { asks = true, patient = is_patient; }
+};
+
+// From the last progress until the watchdog has said what is `wanted`. False: it never does.
+template <typename Wanted>
+bool Model::Executor::watch(WatchActions& host, Wanted&& wanted) {
+  Watchdog watchdog(kSuspectAfter, kStuckAfter);
+  watchdog.carries_on(0);
   for (uint64_t alive = kMs; alive <= 10 * kStuckAfter; alive += kMs) {
-    timer.tick(alive);
-    if (!timer.suspicious()) continue;
-    timer.answered();
-    if (due(timer)) return true;
-    (void)timer.probe_due();
+    watchdog.tick(alive);
+    watchdog.look(host);
+    if (wanted(host)) return true;
+    if (host.left != 0 || host.left_still != 0) return false;
   }
   return false;
 }
 
-}  // namespace
-
 void Model::Executor::query_ack() {
-  Actions actions{*this, kSender};
-  if (!silence_leads_to([](StallTimer& timer) { return timer.request_retransmit_due(); }))
+  WatchActions host{{*this, kSender}};
+  if (!watch(host, [](const WatchActions& seen) { return seen.asks; }))
     return violate("the sender never asks");
-  w.sender.waited(actions);
+  w.sender.waited(host);
 }
 
 // Until it has been patient, and repeats what the sender may lack.
 void Model::Executor::request_retransmit() {
-  Actions actions{*this, kReceiver};
-  const bool patient = silence_leads_to([&](StallTimer& timer) {
-    const bool last = timer.patient();
-    if (!timer.request_retransmit_due()) return false;
-    w.receiver.waited(actions, last);
-    return last;
+  WatchActions host{{*this, kReceiver}};
+  const bool patient = watch(host, [&](WatchActions& seen) {
+    if (!std::exchange(seen.asks, false)) return false;
+    w.receiver.waited(static_cast<Actions&>(seen), seen.patient);
+    return seen.patient;
   });
   if (!patient) violate("the receiver never repeats");
 }
 
 void Model::Executor::notice(int end, int path) {
-  if (!silence_leads_to([](StallTimer&) { return true; })) return violate("silence is never suspicious");
-  leave(end, path);
+  WatchActions host{{*this, end}, path};
+  if (!watch(host, [](const WatchActions& seen) { return seen.left != 0; }))
+    return violate("silence is never suspicious");
+  leave(end, int(host.left));
 }
 
 void Model::Executor::leave_standing_still(int path) {
-  if (!silence_leads_to([](StallTimer& timer) { return timer.stuck(); }))
+  WatchActions host{{*this, kSender}, 0, path};
+  if (!watch(host, [](const WatchActions& seen) { return seen.left_still != 0; }))
     return violate("what stands still is never left");
-  leave(kSender, path);
+  leave(kSender, int(host.left_still));
 }
 
 // --- migration
@@ -377,9 +423,10 @@ void Model::Executor::stopped_by_kernel(int end, int path) {
 // The kernel takes too long. It may have stopped the device since, and the sender not have heard of it.
 void Model::Executor::give_fence_up() {
   const FenceClock clock(true, kFenceBound, kRemovalBound);
-  if (clock.look_at_unfenced(kRemovalBound) != FenceAct::kWait)
+  const Phase phase = w.end(kSender).phase();
+  if (clock.look_at_unfenced(phase, kRemovalBound) != FenceAct::kWait)
     violate("the bound of the removal is not over");
-  if (clock.look_at_unfenced(kRemovalBound + 1) == FenceAct::kUnfenceable) fail(kSender, true);
+  if (clock.look_at_unfenced(phase, kRemovalBound + 1) == FenceAct::kUnfenceable) fail(kSender, true);
 }
 
 void Model::Executor::finish_fence(int end, bool cannot) {
@@ -399,9 +446,14 @@ void Model::Executor::send_fenced(int end, bool stopped) {
   say(1 - end, fenced);
 }
 
-void Model::Executor::mark_failed(int end, int path) {
+void Model::Executor::path_failed(int end, int path) {
   Actions actions{*this, end};
-  ChannelEnd(w.end(end), actions).mark_failed(uint32_t(path));
+  ChannelEnd(w.end(end), actions).path_failed(uint32_t(path));
+}
+
+void Model::Executor::nic_lost(int end, int nic) {
+  Actions actions{*this, end};
+  ChannelEnd(w.end(end), actions).nic_lost(nic);
 }
 
 void Model::Executor::carry(int end, int path) {
@@ -476,6 +528,8 @@ void Model::Executor::hear(int end, Control m) {
       return channel_end.on_use(m.epoch, m.path);
     case Say::kDrop:
       return channel_end.on_drop(m.path);
+    case Say::kNic:
+      return channel_end.peer_nic_lost(m.path);
     case Say::kLane:
       return channel_end.on_lane(m.path);
     case Say::kRest:

@@ -47,7 +47,7 @@ class Model::Executor {
   void receive();
   void confirm();
   void poll(int end, int path);
-  // Each waits for as long as StallTimer says.
+  // Each waits until the watchdog says so.
   void query_ack();
   void request_retransmit();
   void notice(int end, int path);
@@ -72,7 +72,8 @@ class Model::Executor {
   bool changed() const { return changed_; }
   unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
   std::array<uint8_t, kSegmentsInAll> picked() const { return picked_; }
-  void mark_failed(int end, int path);
+  void path_failed(int end, int path);
+  void nic_lost(int end, int nic);
   void start_lane(int path);
   void rest_lane(int path);
   void open();
@@ -86,6 +87,7 @@ class Model::Executor {
  private:
   struct Actions;
   struct SearchActions;
+  struct WatchActions;
   struct Messages;
   void violate(const char* what) {
     if (!w.violation) w.violation = what;
@@ -109,6 +111,8 @@ class Model::Executor {
   void finish_fence(int end, bool cannot = false);
   void send_fenced(int end, bool stopped);
   void carry(int end, int path);
+  template <typename Wanted>
+  bool watch(WatchActions& host, Wanted&& wanted);
   void release();
   void moved() { w.asked = w.requested = 0; }
 

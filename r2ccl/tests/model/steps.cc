@@ -179,7 +179,7 @@ void Model::Expansion::nics() {
         const bool fault = !l.broken;
         const auto give_up = [=](Executor& s, World& w) {
           if (fault) ++w.early;
-          s.drop(end, path, true);
+          fault ? s.path_failed(end, path) : s.nic_lost(end, path);
         };
         if (fault)
           step(here, give_up);
@@ -220,7 +220,7 @@ void Model::Expansion::migration() {
         step({broken ? Event::kMarkFailed : Event::kMarkFailedForNothing, u8(end), u8(path)},
              [=](Executor& s, World& w) {
                if (!broken) ++w.early;
-               s.mark_failed(end, path);
+               s.path_failed(end, path);
              });
     }
     if (world.end(end).phase() == Phase::kFencing) {

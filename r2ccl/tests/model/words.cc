@@ -39,6 +39,8 @@ std::string text(const Control& m) {
       return "'" + of + " rests'";
     case Say::kAsk:
       return "'I have received everything before message " + std::to_string(m.number) + ", and wait: ask me'";
+    case Say::kNic:
+      return "'my NIC of " + of + " is lost'";
     case Say::kNothing:
       break;
   }

@@ -97,6 +97,7 @@ enum class Say : uint8_t {
   kLane,
   kRest,
   kAsk,
+  kNic,
 };
 
 struct Control {

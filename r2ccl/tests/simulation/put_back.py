@@ -37,7 +37,7 @@ def twice(kind, behind):
 DEFECTS = {
     # defects that there were
     'the fence counts from before the driver call': [(P + 'fence.h', 'return late && seen.stuck ?', 'return alive - since_ > bound_ / 5 ?')],
-    'the fail bound counts queueing': [(C + 'searching.cc', 'bool SenderPaths::waits_in_queue() const {', 'bool SenderPaths::waits_in_queue() const {\n  return false;')],
+    'the fail bound counts queueing': [(P + 'search.h', 'if (phase == Phase::kFencing ? host.fence_waits() : host.opening_waits()) {', 'if (false) {')],
     'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
                                   'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
     'an old last ACK is not kept': [(P + 'closing.h', 'kLastWordNs = 15\'000\'000\'000', 'kLastWordNs = 2\'000\'000\'000')],

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the service thread does with a channel in one turn, in which order, and how soon the next turn is due.
+// Pure: a turn is asked for one act after the other, because each may change what is seen.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "r2ccl/protocol/bounds.h"
+#include "r2ccl/protocol/migration.h"
+
+namespace r2ccl {
+
+/// When a channel wants its next turn.
+enum class Urgency : uint8_t {
+  kIdle,      ///< only when something happens
+  kBusy,      ///< at the next tick: requests are open
+  kWatching,  ///< at a short tick: a probe is under way
+  kHot,       ///< at once: a fence is under way
+};
+
+/// In the order in which they come.
+enum class TurnAct : uint8_t {
+  kClose,       ///< its closing goes on. Ends the turn
+  kAfterError,  ///< the peer is to learn of the error. Ends the turn
+  kTooLate,     ///< it could not be set up in time: it fails
+  kPeerEnded,   ///< the peer's process has: what it brought before is taken in, and the channel fails
+  kSetUp,       ///< does the control connection bring anything?
+  kOutage,      ///< the control connection is to be made anew
+  kPeerClosed,  ///< what is lacking is waited for. Ends the turn
+  kHalves,      ///< those that NICs' workers have made
+  kPaths,       ///< the one that is being opened; the next one
+  kTime,        ///< goes on for those that watch
+  kLeave,       ///< a path that an error has marked failed
+  kWatch,       ///< over what carries
+  kProbes,      ///< answers are read
+  kFence,       ///< what is left
+  kRemoval,     ///< has the kernel stopped the device that this end could not fence?
+  kUnfenced,    ///< … or the receiver's
+  kChoose,      ///< a path, of those that may take over
+  kSearch,      ///< for one: for how long?
+  kComeHome,    ///< traffic that is not where it belongs
+  kSpread,      ///< … to a NIC with less to carry, or over several
+  kRetired,     ///< paths out of use are destroyed
+};
+inline constexpr size_t kTurnActs = size_t(TurnAct::kRetired) + 1;
+
+/// What is known of the channel.
+struct TurnSight {
+  bool closes = false;       ///< its program has closed it, and nothing is to settle any more
+  bool failed = false;       ///< for good
+  bool setting_up = false;   ///< no path has carried yet
+  bool late = false;         ///< … for longer than R2CC_CONNECT_MS
+  bool peer_ended = false;   ///< its process
+  bool outage = false;       ///< of the control connection
+  bool greeted = false;      ///< both ends know each other
+  bool peer_closed = false;  ///< the other end
+  bool resilient = false;    ///< R2CC_MODE is not 0
+  bool active = false;       ///< a path is
+  bool suspected = false;    ///< one that carries is marked failed
+  Phase phase = Phase::kRunning;
+  MigrationEnd::Fence own_fence = MigrationEnd::Fence::kPending;
+};
+
+namespace turn {
+
+/// Both ends are there, and nothing is over.
+constexpr bool goes_on(const TurnSight& seen) { return seen.greeted && !seen.failed && !seen.peer_closed; }
+/// … and it has, or had, a path, and may have others.
+constexpr bool migrates(const TurnSight& seen) { return goes_on(seen) && seen.resilient && !seen.setting_up; }
+constexpr bool carries(const TurnSight& seen) {
+  return migrates(seen) && seen.phase == Phase::kRunning && seen.active;
+}
+
+}  // namespace turn
+
+constexpr bool is_due(TurnAct act, const TurnSight& seen) {
+  switch (act) {
+    case TurnAct::kClose:
+      return seen.closes;
+    case TurnAct::kAfterError:
+      return seen.failed;
+    case TurnAct::kTooLate:
+      return seen.setting_up && seen.late;
+    case TurnAct::kPeerEnded:
+      return seen.peer_ended && !seen.failed;
+    case TurnAct::kSetUp:
+      return seen.setting_up && !seen.failed;
+    case TurnAct::kOutage:
+      return seen.outage && !seen.failed;
+    case TurnAct::kPeerClosed:
+      return seen.peer_closed && seen.greeted && !seen.failed;
+    case TurnAct::kHalves:
+    case TurnAct::kPaths:
+      return turn::goes_on(seen);
+    case TurnAct::kTime:
+    case TurnAct::kProbes:
+      return turn::migrates(seen);
+    case TurnAct::kLeave:
+      return turn::carries(seen) && seen.suspected;
+    case TurnAct::kWatch:
+      return turn::carries(seen) && !seen.suspected;
+    case TurnAct::kFence:
+      return turn::migrates(seen) && seen.phase == Phase::kFencing;
+    case TurnAct::kRemoval:
+      return turn::migrates(seen) && seen.phase != Phase::kRunning &&
+             seen.own_fence == MigrationEnd::Fence::kCannot;
+    case TurnAct::kUnfenced:
+    case TurnAct::kChoose:
+    case TurnAct::kSearch:
+      return turn::migrates(seen) && seen.phase != Phase::kRunning;
+    case TurnAct::kComeHome:
+    case TurnAct::kSpread:
+      return turn::carries(seen);
+    case TurnAct::kRetired:
+      return turn::goes_on(seen) && seen.resilient;
+  }
+  return false;
+}
+
+/// Nothing comes after it: it says itself how soon the next turn is due.
+constexpr bool ends_turn(TurnAct act) {
+  return act == TurnAct::kClose || act == TurnAct::kAfterError || act == TurnAct::kPeerClosed;
+}
+
+/// What is known when a turn has gone on to its end.
+struct UrgencySight {
+  TurnSight turn;
+  bool settles = false;          ///< its program has closed it, and waits until what was sent has settled
+  bool probing = false;          ///< an answer is awaited
+  bool asked = false;            ///< the progress thread asks it to look, or the peer waits
+  bool keeps = false;            ///< paths out of use
+  bool looks_soon = false;       ///< something else is due at the next tick
+  uint64_t migrates_for_ns = 0;  ///< since the path was left
+};
+constexpr Urgency urgency(const UrgencySight& seen) {
+  const TurnSight& turn = seen.turn;
+  if (!turn::goes_on(turn)) return Urgency::kBusy;
+  if (!turn.resilient) return turn.setting_up ? Urgency::kBusy : Urgency::kIdle;
+  if (seen.settles) return Urgency::kWatching;
+  if (turn.phase == Phase::kRunning && turn.suspected) return Urgency::kHot;
+  if (turn.phase == Phase::kFencing || (turn.phase == Phase::kChoosing && seen.probing))
+    return seen.migrates_for_ns < Bounds::kHotNs ? Urgency::kHot : Urgency::kWatching;
+  if (turn.phase == Phase::kChoosing || seen.probing) return Urgency::kWatching;
+  return seen.asked || turn.phase != Phase::kRunning || turn.outage || seen.keeps || turn.setting_up ||
+                 seen.looks_soon
+             ? Urgency::kBusy
+             : Urgency::kIdle;
+}
+
+/// Paths out of use are destroyed while nobody waits for one: a search needs the NICs' workers.
+constexpr bool is_calm(Phase phase) { return phase == Phase::kRunning; }
+
+}  // namespace r2ccl
