@@ -55,8 +55,8 @@ DEFECTS = {
     'the last lane carries nothing': [(C + 'sender.cc', 'i < lanes(owned).size() && i + 1 < shares.size()', 'i < lanes(owned).size() && i + 2 < shares.size()')],
     # What the log says of failures.
     'a failed completion counts as silence': [(C + 'channel.cc', 'path.mark_failed(trace::DetectedBy::kCompletion,', 'path.mark_failed(trace::DetectedBy::kWatchdog,')],
-    'a port event counts as silence': [(C + 'paths.cc', 'mark_failed(*path, trace::DetectedBy::kEvent, why, tick)', 'mark_failed(*path, trace::DetectedBy::kWatchdog, why, tick)')],
-    'the peer\'s word counts as an event': [(C + 'paths.cc', 'mark_failed(*path, trace::DetectedBy::kPeer,', 'mark_failed(*path, trace::DetectedBy::kEvent,')],
+    'a port event counts as silence': [(C + 'paths.cc', '(*this, tick, trace::DetectedBy::kEvent, why);', '(*this, tick, trace::DetectedBy::kWatchdog, why);')],
+    'the peer\'s word counts as an event': [(C + 'paths.cc', '(*this, tick, trace::DetectedBy::kPeer,\n', '(*this, tick, trace::DetectedBy::kEvent,\n')],
     'silence counts as a failed completion': [(C + 'watchdog.cc', 'begin_migration(path, trace::DetectedBy::kWatchdog,', 'begin_migration(path, trace::DetectedBy::kCompletion,')],
     'a channel tells another detector': [(C + 'migration.cc', 'rail_name(path).c_str(), trace::name(by).data(), why.c_str());', 'rail_name(path).c_str(), "event", why.c_str());')],
     'another detector of the peer is told': [(C + 'migration.cc', 'rail_name(path).c_str(), trace::name(by).data());', 'rail_name(path).c_str(), "completion");')],
