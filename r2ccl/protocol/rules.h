@@ -1,53 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of the protocol, so that the exploration can leave one out and find why it is there
-// (PROTOCOL.md). In a channel all hold, and asking costs nothing.
+// The rules of the protocol. The exploration disables one at a time, and must then find a run that goes wrong
+// (PROTOCOL.md). In a channel all rules are enabled, at no cost.
 #pragma once
 
 #include <cstdint>
 
 namespace r2ccl {
 
-/// A rule of the protocol, as PROTOCOL.md numbers them. The exploration without one must find why it is
-/// there.
+/// A rule of the protocol, with its name in PROTOCOL.md's table, which gives the reason of each.
 enum class Rule : uint8_t {
   kNone,
-  kReceiverFence,     ///< nothing is replayed before the receiver has fenced
-  kSenderFence,       ///< nor before the sender has
-  kReceiverSentinel,  ///< a queue pair is fenced when its sentinels are back, not when the move to ERR
-                      ///< returns
-  kSenderSentinel,
-  kGivenUpFence,     ///< a path that one end has given up is fenced there, too, when the other has used it
-  kNewQueuePairs,    ///< a path is never used again
-  kStrictAck,        ///< a buffer is given back after the receiver's ACK only
-  kNicReport,        ///< … and not before the NIC has done with it
-  kReceiverIsRight,  ///< replayed is what the receiver lacks, whatever the NIC reported
-  kMigrateEpoch,     ///< epochs on kMigrate, kFenced, kUse
-  kFencedEpoch,
-  kUseEpoch,
-  kOrder,             ///< the control connection keeps the order
-  kRepeatCts,         ///< the receiver repeats its CTS entries on another path and when it waits for long
-  kRepeatAck,         ///< a sender that waits for long asks
-  kDisbelief,         ///< a receiver that lacks twice what the NIC reported marks the path failed
-  kStandstill,        ///< work that stands still marks the queue pair failed
-  kWatchdog,          ///< an end with open messages notices a dead path
-  kLiveSegments,      ///< lanes: what a path carries that is not left is not replayed
-  kNicReportOnLanes,  ///< … and there the NIC's completion is waited for, whatever the receiver has
-  kSenderFirst,       ///< two ends that leave different paths in one epoch leave the sender's
-  kFencedPath,        ///< kFenced counts only for the path that this end leaves
-  kRestReported,      ///< a lane rests when its NIC has reported all that it carried
-  kRestConfirmed,     ///< a lane rests when all that is confirmed, too
-  kSegmentsOfPath,    ///< replayed is what a path was to carry, written or not
-  kLaneGivenUp,       ///< a lane that the receiver has given up is left
-  kYielded,        ///< the sender says that a path is given up that the receiver was about to leave, and that
-                   ///< it does not use itself
-  kRestOnce,       ///< kRest comes once
-  kCopyKept,       ///< copies: what was given back is kept until the receiver has it
-  kAskToAsk,       ///< … and a receiver that waits for long has the sender ask
-  kLackingCounts,  ///< … and time without a path counts while the receiver lacks what was given back
-  kAwaited,        ///< … which then watches as if its program waited, too
-  kOneFence,       ///< the receiver's fence is enough where the sender's device is gone
-  kRefusal,        ///< that a device refuses commands is no fence
-  kHeld,           ///< the sender's is not, where the receiver's is: it may hold what it has taken in
+  kReceiverFence,     ///< the sender replays nothing before the receiver has fenced the path
+  kSenderFence,       ///< the sender replays nothing before it has fenced the path itself
+  kReceiverSentinel,  ///< the receiver's queue pair is fenced when its sentinels are flushed, not earlier
+  kSenderSentinel,    ///< the sender's queue pair is fenced when its sentinels are flushed, not earlier
+  kGivenUpFence,      ///< a standby path that this end gave up is fenced if the sender has used it
+  kNewQueuePairs,     ///< a path that was left is never used again
+  kStrictAck,         ///< a send is complete only when the receiver has acknowledged it
+  kNicReport,         ///< a send is complete only when its completion has been polled
+  kReceiverIsRight,   ///< the sender replays what the receiver lacks, whatever its own NIC reported
+  kMigrateEpoch,      ///< a kMigrate of this epoch or an earlier one is ignored
+  kFencedEpoch,       ///< a kFenced counts only in its own epoch
+  kUseEpoch,          ///< a kUse counts only in its own epoch
+  kOrder,             ///< control messages arrive in the order in which they were sent
+  kRepeatCts,         ///< the receiver repeats its CTS entries on a new path, and after a long wait
+  kRepeatAck,         ///< a sender that has waited long queries the ACK over the control connection
+  kDisbelief,         ///< if the receiver twice lacks what the NIC reported, the sender marks the path failed
+  kStandstill,        ///< a queue pair whose work is never reported as complete is marked failed
+  kWatchdog,          ///< an end with open messages detects a dead path by a timer
+  kLiveSegments,      ///< lanes: segments on paths that are not left are not replayed
+  kNicReportOnLanes,  ///< lanes: the sender waits for their completions, even if the receiver has them
+  kSenderFirst,       ///< if the ends leave different paths in one epoch, both leave the sender's path
+  kFencedPath,        ///< a kFenced counts only for the path that this end leaves
+  kRestReported,      ///< a lane rests only when its NIC has reported all that it carried
+  kRestConfirmed,     ///< a lane rests only when the receiver has acknowledged all that it carried
+  kSegmentsOfPath,    ///< the sender replays all segments assigned to the path that is left, written or not
+  kLaneGivenUp,       ///< the sender leaves a lane that the receiver has given up
+  kYielded,        ///< the sender gives up the path that a receiver that yielded wanted to leave, unless it
+                   ///< uses that path
+  kRestOnce,       ///< kRest is delivered exactly once
+  kCopyKept,       ///< copies: the sender keeps a copy until the receiver has the message
+  kAskToAsk,       ///< copies: a receiver that has waited long requests that the sender query the ACK
+  kLackingCounts,  ///< copies: time without a path counts while the receiver lacks a message
+  kAwaited,        ///< copies: after kAskToAsk the watchdog acts as if the sender's program waited
+  kOneFence,       ///< if the sender cannot fence, the receiver's fence suffices
+  kRefusal,        ///< a device that refuses commands does not count as fenced
+  kHeld,           ///< if the receiver cannot fence, the sender's fence does not suffice
 };
 
 }  // namespace r2ccl
