@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// One turn of the service thread with a channel: protocol/turn.h says what is due, in which order, and how
+// soon the next one is.
+#include "r2ccl/protocol/turn.h"
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+
+void Channel::look_for_owner(const Tick& tick) {
+  if (!claim_.look(tick.now, nanoseconds(context_.config.connect_bound))) return;
+  R2_INFO("NET/R2CCL: channel %u: nobody has asked for it for %lld ms (R2CC_CONNECT_MS); it is closed",
+          number_, static_cast<long long>(context_.config.connect_bound.count()));
+  close_requested.store(true, std::memory_order_release);
+}
+
+Urgency Channel::step(const Tick& tick) {
+  look_for_owner(tick);
+  const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
+  const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
+  for (size_t i = 0; i < kTurnActs; ++i) {
+    TurnSight seen = sight(tick);
+    seen.closes = wants_to_close && !settling;
+    if (!is_due(TurnAct(i), seen)) continue;
+    const Urgency urgency = act(TurnAct(i), tick);
+    if (ends_turn(TurnAct(i))) return urgency;
+  }
+  return urgency(tick, settling);
+}
+
+TurnSight Channel::sight(const Tick& tick) const {
+  TurnSight seen;
+  seen.failed = status() == Status::kFailed;
+  seen.setting_up = setting_up();
+  seen.late = tick.now > created_ + nanoseconds(context_.config.connect_bound);
+  seen.peer_ended = peer_end_.known();
+  seen.outage = outage_.lasts();
+  seen.greeted = greeted_;
+  seen.peer_closed = closing_.peer_closed();
+  seen.resilient = context_.resilient();
+  seen.active = active() != nullptr;
+  seen.suspected = suspected_.load(std::memory_order_acquire);
+  seen.phase = end_.phase();
+  seen.own_fence = end_.own_fence();
+  return seen;
+}
+
+// What it returns counts where ends_turn() holds.
+Urgency Channel::act(TurnAct act, const Tick& tick) {
+  switch (act) {
+    case TurnAct::kClose:
+      context_.failure_log.gave_up(this);
+      return step_closing(tick);
+    case TurnAct::kAfterError:
+      context_.failure_log.gave_up(this);
+      return step_after_error(tick);
+    case TurnAct::kTooLate:
+      fail(Error{ErrorCode::kSystem, too_late()});
+      break;
+    case TurnAct::kPeerEnded:
+      peer_gone(peer_end_.why());
+      break;
+    case TurnAct::kSetUp:
+      look_after_set_up(tick);
+      break;
+    case TurnAct::kOutage:
+      step_outage(tick);
+      break;
+    case TurnAct::kPeerClosed:
+      return step_after_peer_closed(tick);
+    case TurnAct::kHalves:
+      step_halves(tick);
+      break;
+    case TurnAct::kPaths:
+      step_paths(tick);
+      break;
+    case TurnAct::kTime:
+      watchdog_.tick(tick.alive);
+      activity_.look(tick.now);
+      break;
+    case TurnAct::kLeave:
+      leave_suspects(tick);
+      break;
+    case TurnAct::kWatch:
+      step_watchdog(tick);
+      break;
+    case TurnAct::kProbes:
+      look_at_probes(tick);
+      break;
+    case TurnAct::kFence:
+      step_fence(tick);
+      break;
+    case TurnAct::kRemoval:
+      look_at_removal(tick);
+      break;
+    case TurnAct::kUnfenced:
+      look_at_unfenced(tick);
+      break;
+    case TurnAct::kChoose:
+      choose(tick);
+      break;
+    case TurnAct::kSearch:
+      search(tick);
+      break;
+    case TurnAct::kComeHome:
+      come_home(tick);
+      break;
+    case TurnAct::kSpread:
+      spread_traffic(tick);
+      break;
+    case TurnAct::kRetired:
+      for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);
+      paths_.retired().destroy_expired(*context_.workers, tick.now, is_calm(end_.phase()));
+      break;
+  }
+  return Urgency::kBusy;
+}
+
+// The peer is to learn the reason, for as long as it may wait for it.
+Urgency Channel::step_after_error(const Tick& tick) {
+  if (!closing_.told()) tell_failure();
+  if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
+  if (!greeted_) end_outage();
+  if (outage_.lasts()) step_outage(tick);
+  if (outage_.lasts() && tick.now - outage_.began() > nanoseconds(context_.config.control_bound)) {
+    end_outage();
+    link_.close();
+  }
+  return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
+}
+
+Urgency Channel::urgency(const Tick& tick, bool settles) const {
+  UrgencySight seen{sight(tick)};
+  seen.settles = settles;
+  seen.probing = paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
+  seen.asked = activity_.asks() || awaited();
+  seen.keeps = !paths_.retired().retired().empty();
+  seen.looks_soon = failback_.path() != 0 || looks_soon(tick);
+  seen.migrates_for_ns = tick.now - migration_started_;
+  return r2ccl::urgency(seen);
+}
+
+}  // namespace r2ccl
