@@ -3,7 +3,7 @@
 // Pure: a turn is asked for one act after the other, because each may change what is seen.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "r2ccl/protocol/bounds.h"
