@@ -29,6 +29,9 @@ constexpr double kLeastWindows = 2;
 constexpr double kHomeBoundMs = 5000;
 constexpr double kHomeOperations = 50;
 
+constexpr double kGoodShare = 0.9;  // of the rate before
+constexpr char kTookNothing[] = "it took nothing from its NIC";
+
 double ms_between(uint64_t from_ns, uint64_t to_ns) { return (double(to_ns) - double(from_ns)) / 1e6; }
 
 double open_ms(const Record& record, uint64_t from_ns, uint64_t to_ns) {
@@ -111,6 +114,7 @@ class Faults {
     mode_.recover_ms = summarize(std::move(recover_));
     mode_.blackout_ms = summarize(std::move(blackout_));
     measure_throughput();
+    for (FaultSample& sample : mode_.faults) forget_recovery_from_nothing(sample);
   }
 
  private:
@@ -171,6 +175,10 @@ class Faults {
       sample.sampled = false;
       sample.why_not_sampled = "NCCL's IB transport records no messages";
     }
+    if (sample.sampled && took_nothing(strike, sample)) {
+      sample.sampled = false;
+      sample.why_not_sampled = kTookNothing;
+    }
     if (!sample.sampled) return;
     if (sample.detected_ns) sample.switch_ms = switch_ms(job_.trace, *sample.detected_ns, window.until_ns);
     ++mode_.faults_sampled;
@@ -188,11 +196,29 @@ class Faults {
     }
   }
 
+  /// The NICs can carry what they could, nobody left the one that was struck, and the rate was good at once
+  /// and stayed so: any time until the first good interval is the unevenness of an operation, no recovery.
+  bool took_nothing(const Firing& strike, const FaultSample& sample) const {
+    return left_.unchanged_by(strike) && !sample.detected_ns &&
+           sample.recover_ms.value_or(HUGE_VAL) <= sample.window_ms &&
+           sample.blackout_ms.value_or(0) <= sample.window_ms &&
+           (sample.after_gbps <= 0 || sample.after_gbps >= kGoodShare * sample.before_gbps);
+  }
+
+  /// What met nothing in flight, changed nothing and was answered by nobody was not recovered from.
+  static void forget_recovery_from_nothing(FaultSample& sample) {
+    if (sample.sampled || sample.detected_ns || sample.limit < sample.limit_before) return;
+    sample.recovered_ns.reset();
+    sample.recover_ms.reset();
+    sample.recovered_after_heal = false;
+  }
+
   /// Of each round the window behind its last strike: then everything that was planned is broken.
   void measure_throughput() {
     std::map<size_t, size_t> last;  // index of the strike, and of its sample
     for (size_t i = 0; i < strikes_.size(); ++i)
-      if (of_nic(strikes_[i]) && strikes_[i].t0_ns <= end_ns_) {
+      if (of_nic(strikes_[i]) && strikes_[i].t0_ns <= end_ns_ &&
+          mode_.faults[i].why_not_sampled != kTookNothing) {
         const auto [entry, added] = last.try_emplace(strikes_[i].repetition, i);
         if (!added && strikes_[i].t0_ns >= strikes_[entry->second].t0_ns) entry->second = i;
       }

@@ -160,6 +160,21 @@ NicsLeft::State NicsLeft::state_at(uint64_t time_ns) const {
   return state;
 }
 
+bool NicsLeft::unchanged_by(const Firing& strike) const {
+  const auto& spec = scenario_.faults[strike.fault];
+  const bool rates_known = spec.rate_bits_per_s > 0 && scenario_.fabric.nic_rate_bits_per_s > 0;
+  if (spec.kind->takes == faultinject::Takes::kSpeed && !rates_known) return false;
+  State without = whole();
+  for (const Firing* other : strikes_) {
+    const bool same = other->fault == strike.fault && other->repetition == strike.repetition &&
+                      other->strike == strike.strike;
+    if (!same && other->t0_ns <= strike.t0_ns && strike.t0_ns < acts_until_ns(*other)) take(without, *other);
+  }
+  State with = without;
+  take(with, strike);
+  return with == without;
+}
+
 double NicsLeft::compute_limit(const State& state) const {
   if (by_channel_) return channel_limit(mode_.kind, state, wiring_);
   std::vector<std::vector<double>> capacity;

@@ -34,6 +34,11 @@ class NicsLeft {
   /// The first such moment after `time_ns`; UINT64_MAX when there is none.
   uint64_t next_change_ns(uint64_t time_ns) const;
 
+  /// Whether the NICs can carry as much with `strike` as without it, such as a throttle whose rate is not
+  /// below the port's, or not below that of another throttle. False if that is not known: a delay states no
+  /// rate.
+  bool unchanged_by(const Firing& strike) const;
+
   /// What the recovery from `strike` is held against until `end_ns`. A heal asks for nothing more (failback
   /// takes its time, and `restored` tells of it); a further strike asks for less. When nothing is left at t0,
   /// only a heal can help: then it asks for what it gives.

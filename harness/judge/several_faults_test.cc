@@ -79,6 +79,86 @@ TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
   EXPECT_EQ(first_with(went_on, said + 1), story.size()) << "and of no other";
 }
 
+/// A strike just before an operation whose data come 25 ms late, so that the first good interval begins 40 ms
+/// after t0: uneven, as operations are.
+class ChangesNothing : public SeveralFaults {
+ protected:
+  static constexpr double kStruck = 1595;
+  void uneven(uint64_t rate, const char* target = "node0/nic0") {
+    scenario.faults = {fault("throttle", target, rate)};
+    go_on(1000, 1600);
+    operation(1600, 1725);
+    for (uint32_t s = 0; s < 6; ++s) deliver(s, 1625, 1725, 10, uint16_t(s % 2));
+    strike(kStruck);
+  }
+  bool tells_of_recovery(const ModeResult& evaluated) const {
+    const std::vector<StoryLine> lines = told(evaluated);
+    return std::any_of(lines.begin(), lines.end(), [](const StoryLine& line) {
+      return line.text == "continued at the rate that the remaining NICs can carry";
+    });
+  }
+};
+
+TEST_F(ChangesNothing, a_throttle_above_the_ports_rate_is_no_sample_and_nothing_recovers_from_it) {
+  uneven(2 * kGbit);
+  go_on(1725, 6025);
+  const ModeResult evaluated = result();
+  const FaultSample& sample = evaluated.faults.at(0);
+  EXPECT_EQ(sample.why_not_sampled, "it took nothing from its NIC");
+  EXPECT_EQ(evaluated.faults_dropped, (std::map<std::string, size_t>{{"it took nothing from its NIC", 1}}));
+  EXPECT_FALSE(sample.recover_ms);
+  EXPECT_FALSE(sample.recovered_ns);
+  EXPECT_EQ(evaluated.recover_ms.n, 0u) << "it would lower the median of others";
+  EXPECT_EQ(evaluated.throughput.rounds, 0u) << "what was retained says nothing of it";
+  EXPECT_FALSE(tells_of_recovery(evaluated));
+}
+
+TEST_F(ChangesNothing, a_throttle_of_a_nic_that_carries_nothing_is_not_recovered_from) {
+  scenario.fabric.nics_per_node = 3;
+  scenario.workload.channels = 2;
+  uneven(kGbit / 2, "node0/nic2");
+  go_on(1725, 6025);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults.at(0).why_not_sampled, "no channel used the target");
+  EXPECT_FALSE(evaluated.faults.at(0).recover_ms);
+  EXPECT_FALSE(evaluated.faults.at(0).recovered_ns);
+  EXPECT_FALSE(tells_of_recovery(evaluated));
+}
+
+TEST_F(ChangesNothing, the_higher_of_two_throttles_of_a_nic_took_nothing) {
+  uneven(kGbit / 2);
+  scenario.faults.push_back(fault("throttle", "node0/nic0", kGbit * 3 / 4));
+  job.firings[0].t0_ns = at(1105);
+  strike(kStruck, 1);
+  go_on(1725, 6025);
+  const ModeResult evaluated = result();
+  EXPECT_TRUE(evaluated.faults.at(0).sampled) << evaluated.faults.at(0).why_not_sampled;
+  EXPECT_EQ(evaluated.faults.at(1).why_not_sampled, "it took nothing from its NIC");
+  EXPECT_EQ(evaluated.throughput.rounds, 1u) << "of the other";
+}
+
+// A send that waits for the throttle first and for the port then may be slow at any rate of the throttle.
+TEST_F(ChangesNothing, a_throttle_above_the_ports_rate_that_slows_the_job_nevertheless_is_a_sample) {
+  uneven(2 * kGbit);
+  go_on(1725, 6025, {}, 14);
+  EXPECT_TRUE(result().faults.at(0).sampled)
+      << "after a first good interval: " << result().faults[0].why_not_sampled;
+  EXPECT_EQ(result().throughput.rounds, 1u);
+  job.record.operations.clear();
+  job.record.deliveries.clear();
+  go_on(1000, 1600);
+  go_on(1600, 6080, {}, 14);
+  EXPECT_TRUE(result().faults.at(0).sampled) << result().faults[0].why_not_sampled;
+  EXPECT_EQ(result().faults_unrecovered, 1u);
+}
+
+TEST_F(ChangesNothing, where_ports_have_no_rate_of_their_own_a_throttle_may_take_something) {
+  uneven(2 * kGbit);
+  scenario.fabric.nic_rate_bits_per_s = 0;
+  go_on(1725, 6025);
+  EXPECT_TRUE(result().faults.at(0).sampled) << result().faults.at(0).why_not_sampled;
+}
+
 // The fence of the lost NIC comes only after the throttle of another one.
 TEST_F(SeveralFaults, a_late_fence_answers_no_fault_that_came_in_between) {
   scenario.faults = {fault("port_down", "node2/nic1"), fault("throttle", "node0/nic0", kGbit)};

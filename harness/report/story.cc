@@ -99,12 +99,20 @@ class Teller {
     if (healed && !sample.recovered_after_heal) tell_heal();
   }
 
-  /// What took no rate away, and was answered by nobody, was not recovered from.
+  /// Whether there was anything to recover from: somebody left the NIC, the NICs can carry less than before,
+  /// a stream stalled, or the rate was missing for longer than an operation is uneven.
+  static bool was_disturbed(const FaultSample& sample) {
+    return sample.detected_ns || sample.limit < sample.limit_before ||
+           sample.blackout_ms.value_or(0) > sample.window_ms ||
+           sample.recover_ms.value_or(0) > sample.window_ms;
+  }
+
   void tell_recovery(const FaultSample& sample) {
     if (sample.recovered_ns && sample.recovered_after_heal)
       return say(since(sample.t0_ns, *sample.recovered_ns), "continued, but only after the fault was healed",
                  Tone::kBad);
-    if (sample.recovered_ns && (sample.detected_ns || sample.recover_ms.value_or(0) > 0))
+    if (sample.recovered_ns && was_disturbed(sample) &&
+        (sample.detected_ns || sample.recover_ms.value_or(0) > 0))
       return say(since(sample.t0_ns, *sample.recovered_ns),
                  "continued at the rate that the remaining NICs can carry", Tone::kGood);
     if (sample.recovered_ns && sample.before_gbps > 0 && sample.after_gbps > 0)
