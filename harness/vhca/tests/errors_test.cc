@@ -3,6 +3,9 @@
 // it flushed in order.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "harness/vhca/tests/verbs_fixture.h"
 
 namespace vhca::test {
@@ -372,6 +375,31 @@ TEST_F(Errors, a_completion_queue_has_one_of_the_devices_vectors) {
       ibv_cq* const cq = ibv_create_cq(a.context(), 8, nullptr, nullptr, vector);
       VHCA_REQUIRE(cq != nullptr);
       VHCA_REQUIRE_EQ(ibv_destroy_cq(cq), 0);
+    }
+  });
+}
+
+// As harness/vhca/README.md says: a late packet for an old number would reach the new QP only then.
+TEST_F(Errors, a_qp_number_is_used_again_after_510_other_uses_of_its_slot) {
+  run([] {
+    Endpoint a({.nic = 0});
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = a.cq();
+    init.qp_type = IBV_QPT_RC;
+    std::map<std::uint32_t, std::vector<std::uint32_t>> lives;  // by slot, the low bits of a number
+    for (std::size_t most = 0; most < 3 * 511;) {
+      ibv_qp* const qp = ibv_create_qp(a.pd(), &init);
+      VHCA_REQUIRE(qp != nullptr);
+      VHCA_REQUIRE(qp->qp_num > 1 && qp->qp_num < 1u << 24);
+      std::vector<std::uint32_t>& numbers = lives[qp->qp_num & ((1u << 15) - 1)];
+      numbers.push_back(qp->qp_num);
+      most = std::max(most, numbers.size());
+      VHCA_REQUIRE_EQ(ibv_destroy_qp(qp), 0);
+    }
+    for (const auto& [slot, numbers] : lives) {
+      const std::size_t first = std::min<std::size_t>(511, numbers.size());
+      VHCA_REQUIRE_EQ(std::set(numbers.begin(), numbers.begin() + std::ptrdiff_t(first)).size(), first);
+      for (std::size_t i = first; i < numbers.size(); ++i) VHCA_REQUIRE_EQ(numbers[i], numbers[i - 511]);
     }
   });
 }
