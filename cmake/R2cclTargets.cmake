@@ -71,7 +71,7 @@ function(r2ccl_compile_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# r2ccl_use_stand_in_cuda(TARGET): lets a test use harness/vhca/tests/stand_in_gpu.h.
+# r2ccl_use_stand_in_cuda(TARGET): lets a test use harness/vhca/testing/stand_in_gpu.h.
 function(r2ccl_use_stand_in_cuda target)
   if(TARGET ${target})
     target_compile_definitions(${target} PRIVATE

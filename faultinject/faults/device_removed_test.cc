@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "faultinject/tests/nodes.h"
+#include "faultinject/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

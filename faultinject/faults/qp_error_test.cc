@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "faultinject/tests/nodes.h"
+#include "faultinject/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "faultinject/tests/nodes.h"
+#include "faultinject/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "faultinject/tests/nodes.h"
+#include "faultinject/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

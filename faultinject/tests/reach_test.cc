@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "faultinject/tests/nodes.h"
+#include "faultinject/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "faultinject/control/board.h"
 #include "faultinject/plan/names.h"
-#include "faultinject/tests/nodes.h"
+#include "faultinject/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -55,7 +55,7 @@ TEST_F(Program, usage_errors_are_64) {
 }
 
 TEST_F(Program, a_run_becomes_a_page_and_a_trace) {
-  const std::string sample = std::string(R2BENCH_SOURCE_DIR) + "/harness/report/tests/run";
+  const std::string sample = std::string(R2BENCH_SOURCE_DIR) + "/harness/report/testing/run";
   EXPECT_EQ(call({"report", sample.c_str(), sample.c_str(), "-o", "page.html"}), 0) << err.str();
   EXPECT_EQ(out.str(), "page.html\n");
   EXPECT_GT(fs::file_size("page.html"), 50'000u);

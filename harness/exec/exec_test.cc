@@ -5,7 +5,7 @@
 #include <set>
 
 #include "harness/exec/testing/exec_fixture.h"
-#include "harness/vhca/tests/leftovers.h"
+#include "harness/vhca/testing/leftovers.h"
 
 namespace r2bench::test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work that foreign programs post by ibv_wr_*: faults strike the WR that they were told to, and only
 // operations that they name. A spy beside the injector tells which interface the program uses.
-#include "harness/programs/broken_programs.h"
+#include "harness/programs/testing/broken_programs.h"
 
 namespace r2bench::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <random>
 
-#include "harness/programs/broken_programs.h"
-#include "harness/vhca/tests/free_port.h"
+#include "harness/programs/testing/broken_programs.h"
+#include "harness/vhca/testing/free_port.h"
 
 namespace r2bench::test {
 namespace {

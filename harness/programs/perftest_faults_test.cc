@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // perftest and ibv_rc_pingpong under the three faults that matter most: they fail with their own words,
 // within a bound, and the injector's log names the completion that they saw.
-#include "harness/programs/broken_programs.h"
+#include "harness/programs/testing/broken_programs.h"
 
 namespace r2bench::test {
 namespace {

@@ -3,7 +3,7 @@
 // perftest, and it says itself which WR failed; another seed strikes elsewhere.
 #include <set>
 
-#include "harness/programs/broken_programs.h"
+#include "harness/programs/testing/broken_programs.h"
 
 namespace r2bench::test {
 namespace {

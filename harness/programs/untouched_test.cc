@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that have nothing to do with verbs, under the preload: they print what they print without it, end
 // as they end without it, and never appear on the board.
-#include "harness/programs/broken_programs.h"
+#include "harness/programs/testing/broken_programs.h"
 
 namespace r2bench::test {
 namespace {

@@ -11,7 +11,7 @@ import re
 import sys
 
 TREES = ('r2ccl', 'faultinject', 'harness')
-TEST = re.compile(r'_test\.cc$|(^|/)(tests|testing|bench)/|_fixture\.h$|/fake_|/timed_fabric\.h$')
+TEST = re.compile(r'_test\.cc$|(^|/)(tests|testing|bench)/')
 
 
 def includes(repository):

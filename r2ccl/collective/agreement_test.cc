@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "r2ccl/collective/agreement_message.h"
-#include "r2ccl/collective/agreement_model.h"
+#include "r2ccl/collective/testing/agreement_model.h"
 
 namespace r2ccl::collective {
 namespace {

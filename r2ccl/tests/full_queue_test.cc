@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/traffic.h"
-#include "r2ccl/tests/withheld.h"
+#include "r2ccl/testing/traffic.h"
+#include "r2ccl/testing/withheld.h"
 
 namespace r2ccl {
 namespace {

@@ -4,10 +4,10 @@
 // flush is left out, or made on one NIC alone, the same check finds old bytes.
 #include <gtest/gtest.h>
 
-#include "harness/vhca/tests/stand_in_gpu.h"
+#include "harness/vhca/testing/stand_in_gpu.h"
 #include "r2ccl/protocol/unflushed.h"
-#include "r2ccl/tests/faulting_net.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/faulting_net.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -8,9 +8,9 @@
 #include <random>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/cutter.h"
-#include "r2ccl/tests/proxy.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/cutter.h"
+#include "r2ccl/testing/proxy.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

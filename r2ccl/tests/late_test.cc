@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "r2ccl/tests/prometheus_text.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/prometheus_text.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "r2ccl/tests/faulting_net.h"
-#include "r2ccl/tests/prometheus_text.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/faulting_net.h"
+#include "r2ccl/testing/prometheus_text.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

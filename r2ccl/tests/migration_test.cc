@@ -9,10 +9,10 @@
 #include <random>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/faulting_net.h"
-#include "r2ccl/tests/mute.h"
-#include "r2ccl/tests/swallow.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/faulting_net.h"
+#include "r2ccl/testing/mute.h"
+#include "r2ccl/testing/swallow.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/cost.h"
-#include "r2ccl/tests/cutter.h"
-#include "r2ccl/tests/faulting_net.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/cost.h"
+#include "r2ccl/testing/cutter.h"
+#include "r2ccl/testing/faulting_net.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

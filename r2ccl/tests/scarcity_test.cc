@@ -16,9 +16,9 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/path/path_set.h"
-#include "r2ccl/tests/cost.h"
-#include "r2ccl/tests/faulting_net.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/cost.h"
+#include "r2ccl/testing/faulting_net.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace {
 

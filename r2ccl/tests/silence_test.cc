@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/deaf.h"
-#include "r2ccl/tests/traffic.h"
+#include "r2ccl/testing/deaf.h"
+#include "r2ccl/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

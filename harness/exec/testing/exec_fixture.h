@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "harness/control/control_socket.h"
-#include "harness/vhca/tests/free_port.h"
+#include "harness/vhca/testing/free_port.h"
 
 namespace r2bench::test {
 

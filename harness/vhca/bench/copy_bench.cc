@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "harness/vhca/tests/verbs_fixture.h"
+#include "harness/vhca/testing/verbs_fixture.h"
 
 namespace vhca::test {
 namespace {

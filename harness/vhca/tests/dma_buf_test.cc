@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "harness/vhca/tests/verbs_fixture.h"
+#include "harness/vhca/testing/verbs_fixture.h"
 
 namespace vhca::test {
 namespace {

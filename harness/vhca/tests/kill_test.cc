@@ -6,8 +6,8 @@
 #include <optional>
 #include <random>
 
-#include "harness/vhca/tests/leftovers.h"
-#include "harness/vhca/tests/shared_page.h"
+#include "harness/vhca/testing/leftovers.h"
+#include "harness/vhca/testing/shared_page.h"
 
 namespace vhca::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "harness/vhca/tests/verbs_fixture.h"
+#include "harness/vhca/testing/verbs_fixture.h"
 
 namespace vhca::test {
 namespace {

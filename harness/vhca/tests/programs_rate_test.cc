@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/vhca/tests/programs_fixture.h"
+#include "harness/vhca/testing/programs_fixture.h"
 
 namespace vhca::test {
 namespace {

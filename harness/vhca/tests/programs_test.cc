@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Debian's own programs, each with what it should print. Their rates and latencies are in
 // programs_rate_test.cc.
-#include "harness/vhca/tests/programs_fixture.h"
+#include "harness/vhca/testing/programs_fixture.h"
 
 namespace vhca::test {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-#include "harness/vhca/tests/verbs_fixture.h"
+#include "harness/vhca/testing/verbs_fixture.h"
 
 namespace vhca::test {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes at one queue pair, completion queue or shared receive queue, one of them killed or held up
 // between two steps: each at a stated point, not by luck.
-#include "harness/vhca/tests/fabric_view.h"  // before objects.h, which undefines macros of verbs.h
-#include "harness/vhca/tests/pause_at.h"
+#include "harness/vhca/testing/fabric_view.h"  // before objects.h, which undefines macros of verbs.h
+#include "harness/vhca/testing/pause_at.h"
 
 #include "../queues/completion.cc"
 #include "../queues/runtime.cc"

@@ -3,7 +3,7 @@
 // and carry data at once.
 #include <gtest/gtest.h>
 
-#include "harness/vhca/tests/shared_page.h"
+#include "harness/vhca/testing/shared_page.h"
 
 namespace vhca::test {
 namespace {

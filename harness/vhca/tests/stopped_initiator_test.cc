@@ -6,7 +6,7 @@
 
 #include <deque>
 
-#include "harness/vhca/tests/fabric_view.h"
+#include "harness/vhca/testing/fabric_view.h"
 
 namespace vhca::test {
 namespace {

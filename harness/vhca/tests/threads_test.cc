@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "harness/vhca/tests/verbs_fixture.h"
+#include "harness/vhca/testing/verbs_fixture.h"
 
 namespace vhca::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "harness/vhca/tests/shared_page.h"
+#include "harness/vhca/testing/shared_page.h"
 
 namespace vhca::test {
 namespace {

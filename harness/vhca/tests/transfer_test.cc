@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
-#include "harness/vhca/tests/verbs_fixture.h"
+#include "harness/vhca/testing/verbs_fixture.h"
 
 namespace vhca::test {
 namespace {

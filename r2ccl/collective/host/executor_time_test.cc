@@ -13,7 +13,7 @@
 #include "r2ccl/collective/host/advise.h"
 #include "r2ccl/collective/host/executor.h"
 #include "r2ccl/collective/host/reduce.h"
-#include "r2ccl/collective/host/timed_fabric.h"
+#include "r2ccl/collective/host/testing/timed_fabric.h"
 #include "r2ccl/collective/planner.h"
 
 namespace r2ccl::collective {

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// ibv_qp::state, which a program reads without any lock: no fault writes it, and the program's own move to
+// ERR is not lost, whatever strikes meanwhile; and the lock, which the injector's thread gets beside threads
+// that poll all the time. The library is linked in, the device is a fake, and libibverbs is the little of it
+// that matters (fake_verbs.h).
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <yaml-cpp/yaml.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "faultinject/control/board_host.h"
+#include "faultinject/preload/process.h"
+#include "faultinject/preload/real.h"
+#include "faultinject/preload/slots.h"
+#include "faultinject/testing/fake_device.h"
+#include "faultinject/testing/fake_verbs.h"
+
+namespace faultinject::testing {
+namespace {
+
+BoardHost& the_board() {
+  static BoardHost board = [] {
+    BoardHost made = BoardHost::create({{"node0", 1}}, 1);
+    setenv("FAULTINJECT_BOARD", made.path().c_str(), 1);
+    setenv("FAULTINJECT_NODE", "node0", 1);
+    read_environment();
+    return made;
+  }();
+  return board;
+}
+
+class StateTest : public ::testing::Test {
+ protected:
+  StateTest() {
+    the_board();
+    slot = take_slot(device.context());
+    context = std::make_unique<Context>(*Process::current_or_new(), *slot, device.context(), 0, 0, 1);
+    patch(*slot, *context);
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(&device.cq);
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.cap.max_send_wr = 16;
+    context->add_qp(qp, attributes);
+    EXPECT_EQ(move_to(IBV_QPS_RTS), 0);
+    state_was_written = [this](ibv_qp_state state) { errs_written += state == IBV_QPS_ERR; };
+  }
+  ~StateTest() override {
+    state_was_written = nullptr;
+    the_board().heal_all();
+    context->sync(monotonic_ns());
+    unpatch(*slot);
+  }
+  void strike(const std::string& kind) {
+    the_board().arm(parse_fault(YAML::Load("{target: node0/nic0, at: now, " + kind + "}"), "test"));
+    context->sync(monotonic_ns());
+    ASSERT_EQ(device.state, IBV_QPS_ERR) << kind;
+  }
+  int move_to(ibv_qp_state state) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = state;
+    attributes.port_num = 1;
+    attributes.timeout = 20;  // seconds
+    attributes.retry_cnt = 7;
+    return context->modify_qp(qp, &attributes,
+                              IBV_QP_STATE | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT);
+  }
+  ibv_qp_state query() {
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(context->query_qp(qp, &attributes, IBV_QP_STATE, &init), 0);
+    return attributes.qp_state;
+  }
+  ibv_qp_state field() const { return __atomic_load_n(&qp->state, __ATOMIC_RELAXED); }
+
+  FakeDevice device;
+  ibv_qp* qp = &device.qp.qp_base;
+  Slot* slot = nullptr;
+  std::unique_ptr<Context> context;
+  std::atomic<int> errs_written{0};
+};
+
+void wait_for(const std::atomic<bool>& what) {
+  while (!what) std::this_thread::yield();
+}
+
+TEST_F(StateTest, is_not_written_by_a_fault_that_breaks_the_queue_pair) {
+  strike("kind: qp_error, qp: all");
+  EXPECT_EQ(field(), IBV_QPS_RTS);
+  EXPECT_EQ(errs_written, 0);
+  EXPECT_EQ(query(), IBV_QPS_ERR);
+  EXPECT_EQ(field(), IBV_QPS_ERR) << "the program has asked";
+}
+
+TEST_F(StateTest, is_not_written_by_a_fault_that_cuts_it_nor_by_queries_while_it_is_cut) {
+  strike("kind: port_down");
+  EXPECT_EQ(query(), IBV_QPS_RTS) << "its retries are not over";
+  EXPECT_EQ(field(), IBV_QPS_RTS);
+  EXPECT_EQ(errs_written, 0);
+}
+
+// The program is in ibv_modify_qp, without any lock of the injector's, while the fault strikes.
+TEST_F(StateTest, keeps_the_programs_own_err_when_a_fault_strikes_in_the_middle_of_it) {
+  std::atomic<bool> in_provider{false}, go_on{false}, written{false};
+  std::thread::id of_program;
+  device.in_modify = [&] {
+    if (std::this_thread::get_id() != of_program) return;
+    in_provider = true;
+    wait_for(go_on);
+  };
+  state_was_written = [&](ibv_qp_state) {
+    if (std::this_thread::get_id() == of_program) {
+      written = true;
+    } else {  // a strike that writes the field: the program's write comes before it is put back
+      go_on = true;
+      wait_for(written);
+    }
+  };
+  std::atomic<bool> known{false};
+  std::thread program([&] {
+    wait_for(known);
+    EXPECT_EQ(move_to(IBV_QPS_ERR), 0);
+  });
+  of_program = program.get_id();
+  known = true;
+  wait_for(in_provider);
+  strike("kind: qp_error, qp: all");
+  go_on = true;
+  program.join();
+  EXPECT_EQ(field(), IBV_QPS_ERR);
+  EXPECT_EQ(query(), IBV_QPS_ERR);
+}
+
+// The same with another thread that asks for the state of a queue pair that is cut.
+TEST_F(StateTest, keeps_the_programs_own_err_when_the_queue_pair_is_queried_in_the_middle_of_it) {
+  strike("kind: port_down");
+  std::atomic<bool> written{false}, go_on{false};
+  std::thread::id of_program;
+  std::atomic<bool> known{false};
+  state_was_written = [&](ibv_qp_state) {
+    if (std::this_thread::get_id() != of_program) return;
+    written = true;
+    wait_for(go_on);
+  };
+  std::thread program([&] {
+    wait_for(known);
+    EXPECT_EQ(move_to(IBV_QPS_ERR), 0);
+  });
+  of_program = program.get_id();
+  known = true;
+  wait_for(written);
+  EXPECT_EQ(query(), IBV_QPS_RTS) << "ibv_modify_qp has not returned yet";
+  go_on = true;
+  program.join();
+  EXPECT_EQ(field(), IBV_QPS_ERR);
+  EXPECT_EQ(query(), IBV_QPS_ERR);
+}
+
+// On a busy machine, on which a thread that is woken for the lock finds it taken again. By how often the
+// program had the lock meanwhile: how long that takes is the machine's affair.
+TEST_F(StateTest, a_thread_that_polls_all_the_time_does_not_keep_the_injectors_thread_from_the_lock) {
+  constexpr int kRounds = 40;
+  std::atomic<bool> end{false};
+  std::atomic<uint64_t> polls{0};
+  int overtaken = 0;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 3 * std::thread::hardware_concurrency(); i++)
+    threads.emplace_back([&] {
+      while (!end) {
+      }
+    });
+  threads.emplace_back([&] {
+    ibv_wc wc{};
+    for (; !end; polls++) context->poll_cq(qp->send_cq, 1, &wc);
+  });
+  for (int i = 0; i < kRounds; i++) {
+    const uint64_t before = polls;
+    while (polls < before + 100) std::this_thread::yield();
+    the_board().arm(
+        parse_fault(YAML::Load("{target: node0/nic0, at: now, kind: qp_error, qp: all}"), "test"));
+    uint64_t asked = 0, got = 0;
+    device.in_modify = [&] { got = polls; };  // with the lock
+    asked = polls;
+    context->sync(monotonic_ns());
+    device.in_modify = nullptr;
+    ASSERT_GT(got, 0u);
+    // One poll has the lock, and one may be about to take it.
+    overtaken += got - asked > 3;
+    the_board().heal_all();
+    context->sync(monotonic_ns());
+    ASSERT_EQ(move_to(IBV_QPS_RESET), 0);
+    ASSERT_EQ(move_to(IBV_QPS_RTS), 0);
+  }
+  end = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(overtaken, kRounds / 8) << "this thread may have to wait before it asks, too";
+}
+
+}  // namespace
+}  // namespace faultinject::testing

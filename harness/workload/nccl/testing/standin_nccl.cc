@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stand-in for libnccl.so without a GPU: a communicator's ranks send what they put in to a thread of the
+// first rank (TCP on the loopback), which does the arithmetic and sends back what each gets. For tests of the
+// nccl workload alone.
+//   STANDIN_NCCL_FAULT=KIND@N, in operation N of rank 1 of a communicator: corrupt (one element of what it
+//   gets), refuse (the call returns an error), async (an error shows later, and the kernel spins), hang (the
+//   kernel spins); once a communicator was ended in an operation only corrupt is left
+//   STANDIN_NCCL_FAULT=init: rank 1's communicator cannot be made
+// Built with STANDIN_OLD it is a version without ncclCommShrink and ncclCommRevoke.
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/workload/nccl/gpu/gpu_pattern.h"
+#include "harness/workload/nccl/gpu_data.h"
+#include "harness/workload/nccl/testing/standin_stream.h"
+
+namespace {
+
+using namespace r2bench;  // NOLINT
+using Bytes = std::vector<char>;
+
+constexpr int kSuccess = 0, kSystemError = 2, kInvalidUsage = 5, kRemoteError = 6, kInProgress = 7,
+              kPremulSum = 5;
+constexpr int kAllReduce = 0, kReduceScatter = 1, kAllGather = 2, kBroadcast = 3, kPairs = 4;
+
+thread_local std::string last_words;
+
+/// NCCL's numbers to ours.
+DataType type_of(int number) {
+  for (int t = 0; t <= int(DataType::kFloat8e5m2); ++t)
+    if (nccl_type(DataType(t)) == number) return DataType(t);
+  return DataType::kFloat32;
+}
+
+bool send_all(int fd, const void* data, size_t bytes) {
+  for (const char* at = static_cast<const char*>(data); bytes > 0;) {
+    const ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    at += n;
+    bytes -= size_t(n);
+  }
+  return true;
+}
+bool receive_all(int fd, void* data, size_t bytes) {
+  for (char* at = static_cast<char*>(data); bytes > 0;) {
+    const ssize_t n = recv(fd, at, bytes, 0);
+    if (n <= 0) return false;
+    at += n;
+    bytes -= size_t(n);
+  }
+  return true;
+}
+
+struct UniqueId {
+  char bytes[128];
+};
+
+struct Header {
+  int what = 0, type = 0, operation = 0, root = 0;
+  uint64_t count = 0, bytes = 0;
+  int sends = 0, receives = 0;  // of kPairs: so many (peer, bytes) follow, then the data
+};
+struct Message {
+  int peer = 0;
+  uint64_t bytes = 0;
+};
+struct Request {
+  Header header;
+  std::vector<Message> sends, receives;
+  Bytes data;
+};
+
+bool read_request(int fd, Request& request) {
+  if (!receive_all(fd, &request.header, sizeof(Header))) return false;
+  request.sends.resize(size_t(request.header.sends));
+  request.receives.resize(size_t(request.header.receives));
+  request.data.resize(request.header.bytes);
+  return receive_all(fd, request.sends.data(), request.sends.size() * sizeof(Message)) &&
+         receive_all(fd, request.receives.data(), request.receives.size() * sizeof(Message)) &&
+         receive_all(fd, request.data.data(), request.data.size());
+}
+
+/// The reduction of all ranks' data, as NCCL does it: averages and premultiplied sums scale what was put in.
+Bytes reduced(std::vector<Request>& requests) {
+  const Header& header = requests[0].header;
+  const DataType type = type_of(header.type);
+  Reduction reduction = Reduction::kSum;
+  for (const Reduction known : {Reduction::kProd, Reduction::kMin, Reduction::kMax, Reduction::kAvg})
+    if (header.operation == (known == Reduction::kProd  ? 1
+                             : known == Reduction::kMax ? 2
+                             : known == Reduction::kMin ? 3
+                                                        : 4))
+      reduction = known;
+  const gpu::Pattern form = make_pattern({type}, 0, false, false);
+  const size_t element = element_size(type), count = header.bytes / element;
+  const auto each = [&](Bytes& data, auto change) {
+    for (size_t k = 0; k < count; ++k) {
+      gpu::Number n = gpu::loaded(form, gpu::load(form, data.data(), k));
+      change(n);
+      gpu::store(form, data.data(), k, gpu::stored(form, n));
+    }
+  };
+  const uint32_t ranks = uint32_t(requests.size());
+  for (Request& request : requests) {
+    if (header.operation == kPremulSum)
+      each(request.data, [&](gpu::Number& n) { is_whole(form) ? void(n.whole *= 3) : void(n.real *= 0.5); });
+    if (reduction == Reduction::kAvg && !is_whole(form))
+      each(request.data, [&](gpu::Number& n) { n.real /= ranks; });
+  }
+  const Data data{type, reduction == Reduction::kAvg ? Reduction::kSum : reduction, ranks};
+  Bytes total = requests[0].data;
+  for (size_t r = 1; r < requests.size(); ++r)
+    reduce(data, total.data(), total.data(), requests[r].data.data(), count);
+  if (reduction == Reduction::kAvg && is_whole(form)) each(total, [&](gpu::Number& n) { n.whole /= ranks; });
+  return total;
+}
+
+std::vector<Bytes> answers(std::vector<Request>& requests) {
+  const size_t ranks = requests.size();
+  std::vector<Bytes> result(ranks);
+  const Header& header = requests[0].header;
+  if (header.what == kAllReduce || header.what == kReduceScatter) {
+    const Bytes total = reduced(requests);
+    const size_t share = header.what == kAllReduce ? total.size() : total.size() / ranks;
+    for (size_t r = 0; r < ranks; ++r) {
+      const auto from = total.begin() + std::ptrdiff_t(header.what == kAllReduce ? 0 : r * share);
+      result[r].assign(from, from + std::ptrdiff_t(share));
+    }
+  } else if (header.what == kAllGather) {
+    Bytes all;
+    for (const Request& request : requests) all.insert(all.end(), request.data.begin(), request.data.end());
+    result.assign(ranks, all);
+  } else if (header.what == kBroadcast) {
+    result.assign(ranks, requests[size_t(header.root)].data);
+  } else {
+    std::map<std::pair<size_t, size_t>, std::deque<Bytes>> messages;  // from, to
+    for (size_t r = 0; r < ranks; ++r) {
+      size_t at = 0;
+      for (const Message& sent : requests[r].sends) {
+        const auto from = requests[r].data.begin() + std::ptrdiff_t(at);
+        messages[{r, size_t(sent.peer)}].emplace_back(from, from + std::ptrdiff_t(sent.bytes));
+        at += sent.bytes;
+      }
+    }
+    for (size_t r = 0; r < ranks; ++r)
+      for (const Message& wanted : requests[r].receives) {
+        auto& waiting = messages[{size_t(wanted.peer), r}];
+        if (waiting.empty() || waiting.front().size() != wanted.bytes) return {};
+        result[r].insert(result[r].end(), waiting.front().begin(), waiting.front().end());
+        waiting.pop_front();
+      }
+  }
+  return result;
+}
+
+/// One communicator's arithmetic, until a rank leaves.
+void serve_one(int listener) {
+  std::vector<int> ranks;
+  int expected = 1, known = 0;
+  while (known < expected) {
+    const int fd = accept(listener, nullptr, nullptr);
+    int hello[2] = {0, 0};
+    if (fd < 0 || !receive_all(fd, hello, sizeof(hello))) return;
+    expected = hello[0];
+    ranks.resize(size_t(expected), -1);
+    ranks[size_t(hello[1])] = fd;
+    ++known;
+  }
+  for (const int fd : ranks) send_all(fd, "", 1);
+  while (true) {
+    std::vector<Request> requests(ranks.size());
+    bool whole = true;
+    for (size_t r = 0; r < ranks.size() && whole; ++r) whole = read_request(ranks[r], requests[r]);
+    std::vector<Bytes> replies = whole ? answers(requests) : std::vector<Bytes>();
+    for (size_t r = 0; r < replies.size(); ++r) send_all(ranks[r], replies[r].data(), replies[r].size());
+    if (!replies.empty()) continue;
+    for (const int fd : ranks) close(fd);
+    return;
+  }
+}
+
+/// Of a communicator, and of those that it is shrunk to.
+void serve(int listener) {
+  while (true) serve_one(listener);
+}
+
+std::atomic<bool> past_faults{false};
+
+struct Fault {
+  std::string kind;
+  uint64_t at = 0;
+};
+Fault planned() {
+  const std::string text = std::getenv("STANDIN_NCCL_FAULT") ? std::getenv("STANDIN_NCCL_FAULT") : "";
+  const size_t at = text.find('@');
+  return {text.substr(0, at),
+          at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 1, nullptr, 10)};
+}
+
+struct Comm {
+  UniqueId id{};
+  int fd = -1, rank = 0, ranks = 0;
+  uint64_t calls = 0;
+  std::atomic<int> open{0};  ///< operations that have been given to a stream
+  std::atomic<bool> revoked{false};
+  std::atomic<int> state{kSuccess};
+  std::atomic<bool> aborted{false};
+  // Of the open group: pairs are one request.
+  std::vector<std::pair<Message, const char*>> sends;
+  std::vector<std::pair<Message, char*>> receives;
+  void* stream = nullptr;
+  std::vector<std::weak_ptr<uint64_t>> operations;  ///< alive: on a stream, or in a graph
+
+  /// As a kernel whose peer is gone: until the communicator is aborted.
+  void leave() {
+    aborted = true;
+    shutdown(fd, SHUT_RDWR);
+  }
+  void spin() {
+    while (!aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
+
+void enqueue(void* stream, std::function<void()> work) {
+  static const auto add = reinterpret_cast<decltype(&standin_enqueue)>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "standin_enqueue"));
+  add(stream, new std::function<void()>(std::move(work)));
+}
+
+thread_local int group_depth = 0;
+thread_local std::vector<Comm*> grouped;
+
+/// One request when the stream comes to it; `parts`: where the answer goes.
+int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*>> from,
+           std::vector<std::pair<Message, char*>> to, void* stream) {
+  Fault fault = comm->rank == 1 ? planned() : Fault{};
+  if (past_faults && fault.kind != "corrupt") fault = {};
+  const auto calls = std::make_shared<uint64_t>(comm->calls);
+  if (fault.kind == "refuse" && comm->calls == fault.at) {
+    last_words = "stand-in: the network of nic 3 is gone\n";
+    return kSystemError;
+  }
+  ++comm->calls;
+  comm->operations.push_back(calls);
+  ++comm->open;
+  enqueue(stream, [=] {
+    const std::shared_ptr<void> closes(nullptr, [comm](void*) { --comm->open; });
+    const uint64_t call = (*calls)++;  // a graph comes here again and again
+    const bool now = call == fault.at;
+    if (now && (fault.kind == "hang" || fault.kind == "async")) {
+      if (fault.kind == "async") comm->state = kRemoteError;
+      return comm->spin();
+    }
+    Header sent = header;
+    sent.bytes = 0;
+    for (const auto& [message, data] : from) sent.bytes += message.bytes;
+    std::vector<Message> sends, receives;
+    if (sent.what == kPairs) {
+      for (const auto& [message, data] : from) sends.push_back(message);
+      for (const auto& [message, data] : to) receives.push_back(message);
+      sent.sends = int(sends.size());
+      sent.receives = int(receives.size());
+    }
+    bool whole = send_all(comm->fd, &sent, sizeof(sent)) &&
+                 send_all(comm->fd, sends.data(), sends.size() * sizeof(Message)) &&
+                 send_all(comm->fd, receives.data(), receives.size() * sizeof(Message));
+    for (const auto& [message, data] : from) whole = whole && send_all(comm->fd, data, message.bytes);
+    for (const auto& [message, data] : to) whole = whole && receive_all(comm->fd, data, message.bytes);
+    if (whole && now && fault.kind == "corrupt" && !to.empty()) to[0].second[to[0].first.bytes / 2] ^= 0x10;
+    if (whole || comm->aborted) return;
+    comm->state = kRemoteError;
+    comm->spin();
+  });
+  return kSuccess;
+}
+
+int collective(int what, const void* from, void* to, size_t sent, size_t received, size_t count, int type,
+               int operation, int root, void* comm, void* stream) {
+  const size_t element = element_size(type_of(type));
+  Header header;
+  header.what = what;
+  header.type = type;
+  header.operation = operation;
+  header.root = root;
+  header.count = count;
+  return submit(static_cast<Comm*>(comm), header, {{{0, sent * element}, static_cast<const char*>(from)}},
+                {{{0, received * element}, static_cast<char*>(to)}}, stream);
+}
+
+int connect_to(const UniqueId& id, int ranks, int rank, void** handle) {
+  sockaddr_in address{};
+  std::memcpy(&address, id.bytes, sizeof(address));
+  auto* comm = new Comm;  // its last operation may outlive ncclCommAbort
+  comm->id = id;
+  comm->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  comm->rank = rank;
+  comm->ranks = ranks;
+  const int hello[2] = {ranks, rank};
+  char ready;
+  if (connect(comm->fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      !send_all(comm->fd, hello, sizeof(hello)) || !receive_all(comm->fd, &ready, 1))
+    return kSystemError;
+  *handle = comm;
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  *version = 22803;
+  return kSuccess;
+}
+const char* ncclGetErrorString(int code) {
+  return code == kSystemError    ? "unhandled system error"
+         : code == kRemoteError  ? "remote process exited or there was a network error"
+         : code == kInvalidUsage ? "invalid usage"
+                                 : "no error";
+}
+const char* ncclGetLastError(void*) { return last_words.c_str(); }
+
+int ncclGetUniqueId(UniqueId* id) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 64) != 0)
+    return kSystemError;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  std::memset(id, 0, sizeof(*id));
+  std::memcpy(id->bytes, &address, sizeof(address));
+  std::thread(serve, listener).detach();
+  return kSuccess;
+}
+
+int ncclCommInitRank(void** handle, int ranks, UniqueId id, int rank) {
+  if (rank == 1 && planned().kind == "init") {
+    last_words = "stand-in: no network";
+    return kSystemError;
+  }
+  return connect_to(id, ranks, rank, handle);
+}
+int ncclCommAbort(void* handle) {
+  auto* comm = static_cast<Comm*>(handle);
+  past_faults = past_faults || comm->open > 0;
+  comm->leave();
+  return kSuccess;
+}
+#ifndef STANDIN_OLD
+/// As NCCL's: the communicator is in progress until its operations have ended.
+int ncclCommRevoke(void* handle, int flags) {
+  auto* comm = static_cast<Comm*>(handle);
+  if (flags != 0 || comm->revoked.exchange(true)) return kInvalidUsage;
+  past_faults = true;
+  comm->state = kInProgress;
+  comm->leave();
+  std::thread([comm] {
+    while (comm->open > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    comm->state = kSuccess;
+  }).detach();
+  return kSuccess;
+}
+int ncclCommShrink(void* handle, int* without, int count, void** smaller, void* config, int flags) {
+  auto* comm = static_cast<Comm*>(handle);
+  const bool aborts = flags == 1;
+  const bool quiet = comm->state == kSuccess && comm->open == 0;
+  if (count != 1 || config || *without == comm->rank || (!aborts && !quiet)) {
+    last_words = "stand-in: the communicator cannot be shrunk now";
+    return kInvalidUsage;
+  }
+  past_faults = true;
+  comm->leave();
+  while (comm->open > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return connect_to(comm->id, comm->ranks - 1, comm->rank - (*without < comm->rank), smaller);
+}
+#endif
+/// As NCCL's: waits for the graphs that have operations of this communicator.
+int ncclCommDestroy(void* handle) {
+  for (const auto& operation : static_cast<Comm*>(handle)->operations)
+    while (!operation.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return ncclCommAbort(handle);
+}
+int ncclCommGetAsyncError(void* comm, int* state) {
+  *state = static_cast<Comm*>(comm)->state;
+  return kSuccess;
+}
+int ncclRedOpCreatePreMulSum(int* operation, void*, int, int, void*) {
+  *operation = kPremulSum;
+  return kSuccess;
+}
+
+int ncclGroupStart() {
+  ++group_depth;
+  return kSuccess;
+}
+int ncclGroupEnd() {
+  if (--group_depth > 0) return kSuccess;
+  int result = kSuccess;
+  for (Comm* comm : grouped) {
+    Header header;
+    header.what = kPairs;
+    if (result == kSuccess) result = submit(comm, header, comm->sends, comm->receives, comm->stream);
+    comm->sends.clear();
+    comm->receives.clear();
+  }
+  grouped.clear();
+  return result;
+}
+int ncclAllReduce(const void* from, void* to, size_t count, int type, int operation, void* comm,
+                  void* stream) {
+  return collective(kAllReduce, from, to, count, count, count, type, operation, 0, comm, stream);
+}
+int ncclReduceScatter(const void* from, void* to, size_t count, int type, int operation, void* comm,
+                      void* stream) {
+  const size_t ranks = size_t(static_cast<Comm*>(comm)->ranks);
+  return collective(kReduceScatter, from, to, count * ranks, count, count, type, operation, 0, comm, stream);
+}
+int ncclAllGather(const void* from, void* to, size_t count, int type, void* comm, void* stream) {
+  const size_t ranks = size_t(static_cast<Comm*>(comm)->ranks);
+  return collective(kAllGather, from, to, count, count * ranks, count, type, 0, 0, comm, stream);
+}
+int ncclBroadcast(const void* from, void* to, size_t count, int type, int root, void* comm, void* stream) {
+  return collective(kBroadcast, from, to, count, count, count, type, 0, root, comm, stream);
+}
+int ncclSend(const void* from, size_t count, int type, int peer, void* handle, void* stream) {
+  auto* comm = static_cast<Comm*>(handle);
+  if (comm->sends.empty() && comm->receives.empty()) grouped.push_back(comm);
+  comm->stream = stream;
+  comm->sends.push_back({{peer, count * element_size(type_of(type))}, static_cast<const char*>(from)});
+  return group_depth > 0 ? kSuccess : kSystemError;
+}
+int ncclRecv(void* to, size_t count, int type, int peer, void* handle, void* stream) {
+  auto* comm = static_cast<Comm*>(handle);
+  if (comm->sends.empty() && comm->receives.empty()) grouped.push_back(comm);
+  comm->stream = stream;
+  comm->receives.push_back({{peer, count * element_size(type_of(type))}, static_cast<char*>(to)});
+  return group_depth > 0 ? kSuccess : kSystemError;
+}
+}
