@@ -37,7 +37,7 @@ std::string why_empty(const FaultRow& fault, Moment moment, Side side) {
 Expectation expected(const Cell& cell, bool on_engine) {
   const faultinject::Example& declared = cell.fault->declared;
   const std::vector<std::string> of_a_driver = {"the driver of NIC vhca", "NIC cannot be fenced",
-                                                "did not let go of a queue pair"};
+                                                "did not destroy a queue pair"};
   if (declared.fence == Fence::kNoAnswer && cell.moment != Moment::kConnect)
     return {Expected::kExplainedError,
             "a NIC whose driver calls never return can be neither fenced nor closed: the job must survive, or "

@@ -145,7 +145,7 @@ void read_as_nccl(const Field& field, const char* text, Config& config) {
 /// NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE.
 AddressRange read_address_range(const char* family_text, const char* range_text, Config& config) {
   const auto pass_over = [&](const char* variable, const char* text, const std::string& why) {
-    config.warnings.push_back(std::string(variable) + "='" + text + "' " + why + "; it is passed over");
+    config.warnings.push_back(std::string(variable) + "='" + text + "' " + why + "; it is ignored");
   };
   AddressFamily family = AddressFamily::kIpv4;
   if (family_text && *family_text) {

@@ -138,7 +138,7 @@ TEST(Config, a_bad_address_range_is_passed_over_with_what_is_accepted) {
     ASSERT_EQ(config->warnings.size(), 1u) << value;
     EXPECT_EQ(config->warnings[0],
               std::string("NCCL_IB_ADDR_RANGE='") + value +
-                  "' is not an address of AF_INET, '/' and a number of bits from 0 to 32; it is passed over");
+                  "' is not an address of AF_INET, '/' and a number of bits from 0 to 32; it is ignored");
   }
   for (const char* range : {"10.0.0.0/8", "fd00::/129"}) {
     auto config = with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", range}});
@@ -148,8 +148,7 @@ TEST(Config, a_bad_address_range_is_passed_over_with_what_is_accepted) {
   auto config = with({{"NCCL_IB_ADDR_FAMILY", "inet"}});
   ASSERT_TRUE(config.ok());
   ASSERT_EQ(config->warnings.size(), 1u);
-  EXPECT_EQ(config->warnings[0],
-            "NCCL_IB_ADDR_FAMILY='inet' is neither AF_INET nor AF_INET6; it is passed over");
+  EXPECT_EQ(config->warnings[0], "NCCL_IB_ADDR_FAMILY='inet' is neither AF_INET nor AF_INET6; it is ignored");
 }
 
 TEST(Config, an_empty_value_is_the_default) {

@@ -47,7 +47,7 @@ std::string_view advice(ErrorCode code) {
     case ErrorCode::kAllPathsDown: return "Repair one of the named NICs; R2CC_FAIL_BOUND_MS says how long to wait for it.";
     case ErrorCode::kPeerGone: return "Look at the other rank's log: its process ended first.";
     case ErrorCode::kUnfenceable: return "Reset the named NIC: its driver does not answer, or cannot stop it.";
-    case ErrorCode::kDeviceGone: return "Look at the kernel log (dmesg): the device was removed, or reset for good; the job has to start anew to use it again.";
+    case ErrorCode::kDeviceGone: return "Look at the kernel log (dmesg): the device was removed, or did not recover from a reset; restart the job to use it again.";
     case ErrorCode::kInvalidArgument: return "This is a bug in the caller.";
     case ErrorCode::kAfterFork: return "Use the plugin only in the process that initialised it.";
   }

@@ -116,9 +116,8 @@ Urgency Channel::step_closing(const Tick& tick) {
     for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions())
       if (!destruction.job->done() ||
           (destruction.outcome->refused && !context_.device_gone[size_t(destruction.nic)]))
-        R2_WARN(
-            "NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
-            number_, nic_name(destruction.nic).c_str());
+        R2_WARN("NET/R2CCL: channel %u: NIC %s did not destroy a queue pair and may still access its buffers",
+                number_, nic_name(destruction.nic).c_str());
     const std::lock_guard lock(close_mutex_);
     torn_down_ = true;
     close_done_.notify_all();

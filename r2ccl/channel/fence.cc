@@ -40,9 +40,9 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
 }
 
 void Channel::unfenceable(const std::string& why) {
-  fail(Error{ErrorCode::kUnfenceable, "channel " + std::to_string(number_) + ": " + why +
-                                          "; what its NIC still holds may be written later, so its messages "
-                                          "cannot be sent again"});
+  fail(Error{ErrorCode::kUnfenceable,
+             "channel " + std::to_string(number_) + ": " + why +
+                 "; its NIC may still write, so its messages cannot be retransmitted"});
 }
 
 // Nothing that its driver says of the path counts any more but flushes, which come from the NIC itself.
@@ -170,7 +170,7 @@ void Channel::fence_done(const Tick& tick) {
 void Channel::cannot_fence(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: %s; %s", number_, why.c_str(),
           sender_ ? "the receiver's fence is enough"
-                  : "so nothing is sent again before the kernel has stopped the device");
+                  : "so nothing is retransmitted before the kernel has stopped the device");
   const OwnershipGuard owned(ownership_);
   no_fence_since_ = why;
   paths_.set_aside(end_.leaving());
@@ -242,7 +242,7 @@ void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
   if (!peer_fenced(fenced, tick)) return;
   fence_.peer_over(tick.alive, end_.phase());
   if (!fenced.stopped)
-    R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left%s", number_,
+    R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the old path%s", number_,
             peer_.name().c_str(), sender_ ? "; waiting until its kernel has stopped the device" : "");
   choose(tick);
 }

@@ -85,7 +85,7 @@ void Channel::peer_failed(const control::Message& message) {
   const bool known = words->code > uint32_t(ErrorCode::kOk) && words->code <= uint32_t(ErrorCode::kAfterFork);
   fail(Error{known ? ErrorCode(words->code) : ErrorCode::kSystem,
              (wire::Type(message.type) == wire::Type::kRefuse ? "the connection was refused: "
-                                                              : "told by " + peer_.name() + ": ") +
+                                                              : "reported by " + peer_.name() + ": ") +
                  std::string(words->text)});
   emit(trace::EventType::kChannelFailed, home_nic_, words->code);
 }

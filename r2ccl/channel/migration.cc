@@ -37,14 +37,14 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
 void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
   if (by == trace::DetectedBy::kWatchdog) watchdog_.left(activity_.progress());
   note_failure(path.local_nic(), path.remote_nic(), why);
-  R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
+  R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; migrating its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());
   context_.failure_log.left(this, path.local_nic(), rail_name(path), std::string(trace::name(by)), why,
                             tick.now);
 }
 
 void Channel::note_told(const Path& path, trace::DetectedBy by, const std::string& why) {
-  R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
+  R2_INFO("NET/R2CCL: channel %u: %s reports that %s failed (detected by %s); migrating its traffic", number_,
           peer_.name().c_str(), rail_name(path).c_str(), trace::name(by).data());
   note_failure(path.local_nic(), path.remote_nic(), why);
 }
@@ -60,7 +60,7 @@ void Channel::look_at_probes(const Tick& tick) {
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   const auto by = trace::DetectedBy(migrate.detected_by);
   Actions actions(*this, tick, trace::DetectedBy::kPeer,
-                  "the peer noticed, by " + std::string(trace::name(by)));
+                  "the peer detected it by " + std::string(trace::name(by)));
   actions.planned = migrate.planned != 0;
   actions.told = by;
   ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
@@ -93,7 +93,7 @@ std::string Channel::what_failed() const {
   for (int nic = 0; nic < peer_.nics(); ++nic)
     if (peer_.nic_down(nic))
       add((peer_.nic_left(nic) ? "NIC " : "the port of NIC ") + peer_.nic_name(nic) + " of " + peer_.name() +
-              (peer_.nic_left(nic) ? " takes no buffers" : " went down"),
+              (peer_.nic_left(nic) ? " cannot register buffers" : " went down"),
           peer_.nic_changed_at(nic));
   return text.empty() ? "nothing" : text;
 }
@@ -128,15 +128,15 @@ void Channel::carry(Path& path, const Tick& tick) {
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(context_.process));
     if (!home && sender_)  // who alone knows why
-      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_,
+      R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number_,
               what_failed().c_str(), rail_name(path).c_str());
     if (!home && context_.resilient()) failback_.rail_failed(tick.now);
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
   context_.failure_log.went_on(this, rail_name(path), now_ns());
-  R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
-          rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - moving_since) / 1000));
+  R2_INFO("NET/R2CCL: channel %u: its traffic migrated to %s after %llu us", number_, rail_name(path).c_str(),
+          static_cast<unsigned long long>((now_ns() - moving_since) / 1000));
   if (home && moved) {
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());

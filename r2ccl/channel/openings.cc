@@ -110,7 +110,7 @@ void SenderPaths::step_opening(const Tick& tick) {
       break;
     case OpeningAct::kUnproved:
       return opening_failed(path->probe_state() == ProbeState::kFailed ? verbs::describe(path->probe_status)
-                                                                       : "a first transfer did not come back",
+                                                                       : "its test transfer was not answered",
                             tick);
   }
 }
@@ -153,7 +153,7 @@ void SenderPaths::opening_failed(const std::string& why, const Tick& tick) {
   const uint32_t id = opening_.path();
   const int local = opening_.local(), remote = opening_.remote();
   opening_.end();
-  R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(local, remote).c_str(),
+  R2_INFO("NET/R2CCL: channel %u: cannot open a path over %s: %s", number_, rail_name(local, remote).c_str(),
           why.c_str());
   note_failure(local, remote, why);
   rails_.failed(local, remote, tick.now + OpeningRetries::kRailNs);

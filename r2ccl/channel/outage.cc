@@ -80,7 +80,7 @@ void Channel::peer_gone(const std::string& why) {
   if (!peer_end_.learn(why, is_closing(), worker_busy, now_ns())) return;
   const OwnershipGuard owned(ownership_);  // who tests meanwhile does not get it
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
-                                       peer_.name() + " " + why + "; its NICs are not to blame"});
+                                       peer_.name() + " " + why + "; its NICs have not failed"});
   drain_all(owned);
 }
 
@@ -92,7 +92,7 @@ void Channel::look_after_set_up(const Tick& tick) {
     return;
   }
   if (!set_up_.is_over(tick.alive, !greeted_ || link_.asking() || peer_owes_path())) return;
-  R2_INFO("NET/R2CCL: channel %u: the control connection to %s brings nothing; it is made anew", number_,
+  R2_INFO("NET/R2CCL: channel %u: the control connection to %s delivers nothing; it is re-created", number_,
           peer_.name().c_str());
   connection_broke(tick);
 }

@@ -61,7 +61,7 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
   if (!sender_) halves_.unwant(id);
-  Actions actions(*this, tick, trace::DetectedBy::kPeer, "the peer gave the path up");
+  Actions actions(*this, tick, trace::DetectedBy::kPeer, "the peer abandoned the path");
   ChannelEnd(end_, actions).on_drop(id);
 }
 
@@ -117,7 +117,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   }
   Actions actions(*this, tick, trace::DetectedBy::kPeer,
                   "the peer's NIC " + peer_.nic_name(int(change.nic)) +
-                      (peer_.nic_left(int(change.nic)) ? " takes no buffers" : " went down"));
+                      (peer_.nic_left(int(change.nic)) ? " cannot register buffers" : " went down"));
   ChannelEnd(end_, actions).peer_nic_lost(int(change.nic));
 }
 

@@ -40,7 +40,7 @@ void Receiver::half_made(PathHalf& half, const Tick& tick) {
 // A sender that waits for this end's half looks for another rail: it has no bound of its own for that, since
 // a process that is stopped does not answer either.
 void Receiver::refuse_path(uint32_t id, const std::string& why) {
-  R2_INFO("NET/R2CCL: channel %u: this end makes no path %u: %s", number_, id, why.c_str());
+  R2_INFO("NET/R2CCL: channel %u: this end cannot open path %u: %s", number_, id, why.c_str());
   wire::Opened answer{};
   answer.path = id;
   send(wire::Type::kOpened, answer);

@@ -272,7 +272,7 @@ void Sender::on_ack_query(uint64_t received, Owned owned) {
 
 void Sender::on_received(const wire::Received& received, const Tick& tick) {
   Actions actions(*this, tick, trace::DetectedBy::kWatchdog,
-                  "its NIC reported messages that the receiver never saw");
+                  "its NIC reported completions of messages that the receiver lacks");
   sending_.on_received(actions, Messages{*this}, received.received, received.segments);
 }
 
@@ -348,7 +348,7 @@ struct Sender::MessagesToSend : Messages {
     sender.fail(Error{ErrorCode::kNicFailed,
                       "message " + std::to_string(message) + " of channel " +
                           std::to_string(sender.number()) +
-                          " was given back before the receiver had it, and cannot be sent again: "
+                          " was completed before the receiver had it, and cannot be retransmitted: "
                           "R2CC_STRICT_ACK=0 allows this"});
   }
 };

@@ -117,7 +117,7 @@ void SenderPaths::look_for_less(const Tick& tick) {
   if (!spread_move_.due(may_move(context_.load(false)).has_value(), tick.now)) return;
   const std::optional<int> nic = may_move(context_.load(true));  // the node's others may have moved meanwhile
   if (!nic) return;
-  R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: moving there", number_,
+  R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: migrating there", number_,
           nic_name(active()->local_nic()).c_str(), context_.host.c_str(),
           context_.load(false).on(active()->local_nic()), nic_name(*nic).c_str(),
           context_.load(false).on(*nic));
@@ -158,7 +158,7 @@ void SenderPaths::step_move(Path& path, const Tick& tick) {
   const int to = path.local_nic();
   end_move(tick);
   if (context_.load(false).better(active()->local_nic(), to))
-    return begin_migration(*active(), trace::DetectedBy::kNone, "another NIC has less to carry", tick,
+    return begin_migration(*active(), trace::DetectedBy::kNone, "another NIC carries fewer channels", tick,
                            target);
   const bool another = paths_.any([&](const auto& other) { return other != &path && stands_by(*other); });
   if (another) drop(target, true);

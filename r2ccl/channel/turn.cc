@@ -11,7 +11,7 @@ namespace r2ccl {
 
 void Channel::look_for_owner(const Tick& tick) {
   if (!claim_.look(tick.now, nanoseconds(context_.config.connect_bound))) return;
-  R2_INFO("NET/R2CCL: channel %u: nobody has asked for it for %lld ms (R2CC_CONNECT_MS); it is closed",
+  R2_INFO("NET/R2CCL: channel %u: NCCL has not polled it for %lld ms (R2CC_CONNECT_MS); it is closed",
           number_, static_cast<long long>(context_.config.connect_bound.count()));
   close_requested.store(true, std::memory_order_release);
 }

@@ -56,11 +56,11 @@ class Channel::WatchActions : public Channel::Actions {
   void leave_silent(uint32_t id) { c_.leave_silent(*c_.paths_.find(id), tick_); }
   void leave_standing_still(uint32_t id) {
     c_.begin_migration(*c_.paths_.find(id), trace::DetectedBy::kWatchdog,
-                       "its QP stands still although the rail works", tick_);
+                       "its QP makes no progress although the rail works", tick_);
   }
   void slow_peer(uint64_t silence) {
     c_.emit(trace::EventType::kPeerSlow, c_.active()->local_nic());
-    R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", c_.number_,
+    R2_INFO("NET/R2CCL: channel %u: %s has stalled for %llu ms, but its NIC answers: waiting", c_.number_,
             c_.peer_.name().c_str(), static_cast<unsigned long long>(silence / kNsPerMs));
   }
   void request_retransmit(bool patient) {
@@ -100,8 +100,8 @@ void Channel::leave_silent(Path& path, const Tick& tick) {
   if (!turn::carries(sight(tick)) || carrying(id) != &path) return;
   emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
   begin_migration(path, trace::DetectedBy::kWatchdog,
-                  failed ? "silent, and a probe failed: " + verbs::describe(path.probe_status)
-                         : "silent, and a probe is not answered",
+                  failed ? "stalled, and a probe failed: " + verbs::describe(path.probe_status)
+                         : "stalled, and a probe is not answered",
                   tick);
 }
 

@@ -49,27 +49,26 @@ void FailureLog::gave_up(const void* channel) {
 }
 
 std::string FailureLog::first_words(const Failure& failure) {
-  return failure.rail + " failed: " + failure.why + " (noticed by " + failure.by + "); ";
+  return failure.rail + " failed: " + failure.why + " (detected by " + failure.by + "); ";
 }
 
 std::string FailureLog::in_the_end(const Failure& failure) {
   std::string text = first_words(failure);
   if (failure.went_on > 0) {
-    text += channels(size_t(failure.went_on)) + (failure.went_on == 1 ? " went on" : " went on, the last") +
+    text += channels(size_t(failure.went_on)) + (failure.went_on == 1 ? " migrated" : " migrated, the last") +
             " after " + in_ms(failure.longest) + ", over ";
     for (const auto& [rail, count] : failure.over)
       text += (text.ends_with("over ") ? "" : ", ") + rail +
               (failure.over.size() > 1 ? " (" + std::to_string(count) + ")" : "");
     text += "; " + std::to_string(failure.segments) +
             (failure.segments == 1 ? " segment was" : " segments were") +
-            " sent again; a NIC that comes back is used again when it has carried probes for a while";
+            " retransmitted; a NIC that recovers is used again once it has answered probes for a while";
   }
   const char* and_then = failure.went_on > 0 ? "; " : "";
   if (failure.gave_up > 0)
-    text += and_then + channels(size_t(failure.gave_up)) + " failed, or ended, before another way was found";
+    text += and_then + channels(size_t(failure.gave_up)) + " failed or closed before another path was found";
   else if (!failure.on_their_way.empty())
-    text +=
-        and_then + channels(failure.on_their_way.size()) + " had found no other way when the process ended";
+    text += and_then + channels(failure.on_their_way.size()) + " had no path when the process ended";
   return text;
 }
 
@@ -87,7 +86,7 @@ std::vector<std::string> FailureLog::due(uint64_t now) {
     if (!over && !failure.told && now - failure.began >= kLong) {
       failure.told = true;
       lines.push_back(first_words(failure) + channels(failure.on_their_way.size()) +
-                      " without another way after " + in_ms(now - failure.began) + " of search");
+                      " without a path after " + in_ms(now - failure.began) + " of search");
     }
     ++it;
   }

@@ -26,9 +26,9 @@ TEST(FailureLog, channels_that_leave_a_nic_together_are_one_line_when_the_last_g
   const auto lines = failure_log.due(15 * kMs + 2 + FailureLog::kSettled);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0],
-            "NIC a of x to NIC a of y failed: port error (noticed by event); 3 channels went on, the last "
+            "NIC a of x to NIC a of y failed: port error (detected by event); 3 channels migrated, the last "
             "after 5.0 ms, over NIC b of x to NIC b of y (2), NIC c of x to NIC c of y (1); 3 segments were "
-            "sent again; a NIC that comes back is used again when it has carried probes for a while");
+            "retransmitted; a NIC that recovers is used again once it has answered probes for a while");
   EXPECT_FALSE(failure_log.open());
   EXPECT_TRUE(failure_log.due(FailureLog::kAll).empty()) << "told once";
 }
@@ -41,9 +41,11 @@ TEST(FailureLog, a_nic_each) {
   failure_log.went_on(&channel[0], "NIC c of x to NIC c of y", 3 * kMs);
   const auto lines = failure_log.due(100 * kMs);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_NE(lines[0].find("port error (noticed by event); 1 channel went on after 1.0 ms"), std::string::npos)
+  EXPECT_NE(lines[0].find("port error (detected by event); 1 channel migrated after 1.0 ms"),
+            std::string::npos)
       << lines[0];
-  EXPECT_NE(lines[1].find("silent (noticed by watchdog); 1 channel went on after 1.0 ms"), std::string::npos)
+  EXPECT_NE(lines[1].find("silent (detected by watchdog); 1 channel migrated after 1.0 ms"),
+            std::string::npos)
       << lines[1];
 }
 
@@ -53,7 +55,7 @@ TEST(FailureLog, one_that_lasts_is_told_before_it_is_over_and_once) {
   EXPECT_TRUE(failure_log.due(FailureLog::kLong - 1).empty());
   const auto first = failure_log.due(FailureLog::kLong);
   ASSERT_EQ(first.size(), 1u);
-  EXPECT_NE(first[0].find("1 channel without another way"), std::string::npos) << first[0];
+  EXPECT_NE(first[0].find("1 channel without a path"), std::string::npos) << first[0];
   EXPECT_TRUE(failure_log.due(2 * FailureLog::kLong).empty());
   failure_log.went_on(&channel[0], "NIC b of x to NIC b of y", 3 * FailureLog::kLong);
   EXPECT_EQ(failure_log.due(4 * FailureLog::kLong).size(), 1u);
@@ -68,8 +70,8 @@ TEST(FailureLog, channels_that_fail_or_end_meanwhile_do_not_keep_it_open) {
   failure_log.gave_up(&channel[1]);  // is closed afterwards: nothing to tell
   const auto lines = failure_log.due(100 * kMs);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("1 channel went on"), std::string::npos) << lines[0];
-  EXPECT_NE(lines[0].find("1 channel failed, or ended, before another way was found"), std::string::npos)
+  EXPECT_NE(lines[0].find("1 channel migrated"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("1 channel failed or closed before another path was found"), std::string::npos)
       << lines[0];
 }
 
@@ -78,7 +80,7 @@ TEST(FailureLog, what_is_open_when_the_process_ends_is_told) {
   failure_log.left(&channel[0], 0, kRail, "event", "port error", 0);
   const auto lines = failure_log.due(FailureLog::kAll);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("had found no other way when the process ended"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("had no path when the process ended"), std::string::npos) << lines[0];
   EXPECT_FALSE(failure_log.open());
 }
 

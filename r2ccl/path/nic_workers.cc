@@ -218,9 +218,11 @@ void NicWorkers::look(uint64_t alive, const std::function<uint64_t(int)>& bound_
         continue;
       }
       worker->stuck.store(true, std::memory_order_relaxed);
-      R2_WARN("NET/R2CCL: the driver of NIC %s has not returned from %s for %llu ms; the NIC is left alone",
-              worker->name.c_str(), worker->current->call_.load(std::memory_order_relaxed),
-              static_cast<unsigned long long>((alive - worker->seen_since) / kNsPerMs));
+      R2_WARN(
+          "NET/R2CCL: the driver of NIC %s has not returned from %s for %llu ms; the NIC is not used until "
+          "it returns",
+          worker->name.c_str(), worker->current->call_.load(std::memory_order_relaxed),
+          static_cast<unsigned long long>((alive - worker->seen_since) / kNsPerMs));
     }
   }
 }

@@ -135,7 +135,7 @@ Registrations::Refusals Registrations::take_answers(Registration& registration, 
 void Registrations::leave_nics(const Refusals& refused) {
   for (size_t nic = 0; nic < refused.size(); ++nic) {
     if (!refused[nic] || context_.nic_unusable[nic].exchange(true)) continue;
-    R2_WARN("NET/R2CCL: a buffer cannot be registered on NIC %s, which carries nothing any more: %s. %s",
+    R2_WARN("NET/R2CCL: a buffer cannot be registered on NIC %s, which is not used any more: %s. %s",
             context_.devices[nic].name().c_str(), refused[nic]->message.c_str(),
             advice(refused[nic]->code).data());
     context_.kick();
@@ -154,7 +154,7 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
     const auto first =
         std::find_if(refused.begin(), refused.end(), [](const auto& it) { return it.has_value(); });
     if (first != refused.end()) return **first;
-    if (on_none) return Error{ErrorCode::kVerbs, "no NIC of this process takes buffers any more"};
+    if (on_none) return Error{ErrorCode::kVerbs, "no NIC of this process can register buffers any more"};
   }
   leave_nics(refused);
   return {};
@@ -165,7 +165,7 @@ Result<void> Registrations::remove(Registration* registration) {
   const std::lock_guard lock(mutex_);
   const auto it = std::find_if(ranges_.begin(), ranges_.end(),
                                [=](const auto& entry) { return entry.second.get() == registration; });
-  if (it == ranges_.end()) return Error{ErrorCode::kInvalidArgument, "a registration was given back twice"};
+  if (it == ranges_.end()) return Error{ErrorCode::kInvalidArgument, "a registration was removed twice"};
   if (--registration->users_ > 0) return {};
   const std::shared_ptr<Registration> last = std::move(it->second);
   ranges_.erase(it);

@@ -68,7 +68,7 @@ void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
     const auto done = path.destroy(job);
     destroyed = bool(done);
     if (!done && !path.refused_with_eio)
-      R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
+      R2_WARN("NET/R2CCL: a queue pair is not destroyed: %s", done.error().message.c_str());
   } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
   }
   outcome.with_eio = path.refused_with_eio.load();

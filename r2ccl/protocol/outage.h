@@ -107,7 +107,7 @@ class Outage {
         state_.turned_away_since = tick.alive;
       if (state_.turned_away >= kMostTurnedAway && tick.alive - state_.turned_away_since >= kTurnedAwayNs &&
           !what.closing)
-        host.gone("is closed each time: that process has given the channel up");
+        host.gone("is closed each time: that process has abandoned the channel");
       return not_reached(host, tick);
     }
     state_ = {};
@@ -198,7 +198,7 @@ class Outage {
     const uint64_t most = state_.reached ? kReachedFactor * bound_ : bound_ + state_.patience;
     if (host.setting_up() || tick.alive - state_.since <= most) return;
     if (state_.reached)
-      return host.gone("closed, and its process, which can be reached, has not taken it up again");
+      return host.gone("closed, and its process, which can be reached, has not restored it");
     const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";
     const std::string patience =
         " and the " + std::to_string(state_.patience / 1'000'000) + " ms that a network without a word has";

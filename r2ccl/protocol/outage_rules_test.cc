@@ -182,7 +182,7 @@ TEST(Outage, a_process_that_is_reached_and_does_not_answer_may_be_stopped_for_lo
   o.network.comes_to = Reach::kReached;
   o.breaks();
   EXPECT_EQ(o.goes_on(60'000), 10 + Outage::kReachedFactor * kBound / kMs + 10);
-  EXPECT_EQ(o.network.why, "closed, and its process, which can be reached, has not taken it up again");
+  EXPECT_EQ(o.network.why, "closed, and its process, which can be reached, has not restored it");
 }
 
 TEST(Outage, a_receiver_whose_connection_is_closed_has_reached_the_peer_all_the_same) {
@@ -226,7 +226,7 @@ TEST(Outage, a_peer_that_turns_us_away_again_and_again_has_given_the_channel_up)
     o.breaks({.turned_away = true});
   }
   EXPECT_EQ(times, int(Outage::kMostTurnedAway));
-  EXPECT_EQ(o.network.why, "is closed each time: that process has given the channel up");
+  EXPECT_EQ(o.network.why, "is closed each time: that process has abandoned the channel");
 }
 
 TEST(Outage, being_turned_away_fast_or_while_closing_proves_nothing) {

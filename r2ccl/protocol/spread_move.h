@@ -93,7 +93,7 @@ class SpreadMove {
     }
     return MoveAct::kGo;
   }
-  /// `better`: another NIC has less to carry. True: move now.
+  /// `better`: another NIC carries fewer channels. True: move now.
   bool due(bool better, uint64_t now) { return timer_.due(better, now); }
 
  private:

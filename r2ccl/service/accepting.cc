@@ -83,7 +83,7 @@ bool Service::meet(Pending& pending) {
   if (!listener) return true;  // closed long ago, or a stranger
   const auto first = control::Link::first(pending.stream.incoming, listener->token);
   if (!first || first->message.type != uint16_t(wire::Type::kHello)) {
-    R2_INFO("NET/R2CCL: somebody asked for a listener without having its token");
+    R2_INFO("NET/R2CCL: a connection without the token of its listener was refused");
     return true;
   }
   const auto hello = first->message.as<wire::Hello>();

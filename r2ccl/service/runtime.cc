@@ -185,9 +185,9 @@ class Runtime final : public Net {
       connecting_.erase(handle.connect_state);
       remember(0);
       if (given_up || !channel->claim().take())
-        return Error{ErrorCode::kSystem, "nobody had asked for this connection for " +
+        return Error{ErrorCode::kSystem, "NCCL had not polled this connection for " +
                                              std::to_string(context_.config.connect_bound.count()) +
-                                             " ms (R2CC_CONNECT_MS), so it was given up"};
+                                             " ms (R2CC_CONNECT_MS), so it was closed"};
       channels_.push_back(channel);
     }
     return settled(channel.get());

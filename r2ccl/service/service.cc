@@ -174,7 +174,7 @@ void Service::run() {
     } catch (const std::bad_alloc&) {  // outside of any channel: done again in the next round
       urgency = Urgency::kBusy;
       if (!std::exchange(memory_told_, true))
-        R2_WARN("NET/R2CCL: the service thread has run out of memory; it goes on");
+        R2_WARN("NET/R2CCL: the service thread has run out of memory; it continues");
     }
   }
   try {
@@ -275,7 +275,7 @@ void Service::watch(Entry& entry) {
   entry.unwatched =
       fd >= 0 && epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0;
   if (entry.unwatched && !std::exchange(unwatched_told_, true))
-    R2_WARN("NET/R2CCL: epoll does not take a control connection: %s; it is looked at all the time",
+    R2_WARN("NET/R2CCL: epoll does not accept a control connection: %s; it is polled instead",
             std::strerror(errno));
   entry.watched_fd = fd;
   entry.watched_connection = connection;

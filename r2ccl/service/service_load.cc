@@ -126,10 +126,11 @@ void Service::tell_gray(const std::array<bool, wire::kMaxNics>& before) {
                                    uint16_t(nic), 0, uint64_t(part));
     if (gray)
       R2_WARN(
-          "NET/R2CCL: NIC %s of %s carries %d %% of what its neighbours do; the others take over the rest",
+          "NET/R2CCL: NIC %s of %s is degraded: it carries %d %% of what its neighbours do; the others carry "
+          "the rest",
           context_.devices[nic].name().c_str(), context_.host.c_str(), part / 10);
     else
-      R2_INFO("NET/R2CCL: NIC %s of %s carries as much as its neighbours again",
+      R2_INFO("NET/R2CCL: NIC %s of %s has recovered: it carries as much as its neighbours",
               context_.devices[nic].name().c_str(), context_.host.c_str());
   }
 }

@@ -56,8 +56,8 @@ void Service::device_gone(size_t nic, const Tick& tick) {
   for (const int fd : {device.context()->async_fd, device.removal_fd()})
     if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   R2_WARN(
-      "NET/R2CCL: NIC %s of %s is gone: its device was removed, or reset for good; it carries nothing any "
-      "more",
+      "NET/R2CCL: NIC %s of %s is gone: its device was removed, or did not recover from a "
+      "reset; it is not used any more",
       device.name().c_str(), context_.host.c_str());
   if (!context_.nic_down[nic]) {
     context_.nic_down[nic] = true;
@@ -83,7 +83,7 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   if (!up && context_.failure_log.open(int(nic))) return;  // which is told when it is over
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", context_.devices[nic].name().c_str(), context_.host.c_str(),
           up ? "is active again"
-             : (context_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about a port"));
+             : (context_.resilient() ? "went down" : "went down; R2CC_MODE=0 takes no action"));
 }
 
 void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick) {

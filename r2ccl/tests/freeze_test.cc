@@ -67,7 +67,7 @@ void two_channels(int frozen_node) {
   };
   const auto check_told = [](const Error& error) {
     EXPECT_EQ(error.code, ErrorCode::kUnfenceable) << error.message;
-    EXPECT_NE(error.message.find("told by "), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("reported by "), std::string::npos) << error.message;
     EXPECT_NE(error.message.find("has not returned from ibv_modify_qp"), std::string::npos) << error.message;
   };
   const Child receiver = start(fabric, 1, environment, [&](const Link& link) {

@@ -114,7 +114,7 @@ TEST(GpuMemory, one_registration_for_one_memory_and_another_for_each_other) {
         EXPECT_EQ(fabric.usage().memory_regions, before + 2);
         EXPECT_TRUE(net.dereg(channel, again).ok());
         EXPECT_EQ(fabric.usage().memory_regions, before);
-        EXPECT_FALSE(net.dereg(channel, again).ok()) << "given back twice";
+        EXPECT_FALSE(net.dereg(channel, again).ok()) << "removed twice";
         for (const int fd : {one, same, other}) close(fd);
       },
       fabric);

@@ -214,7 +214,7 @@ TEST(Outage, a_sender_that_has_given_the_channel_up_unheard_is_an_error_though_i
     Channel* channel = accept_one(*n, 0, link, listener);
     ASSERT_NE(channel, nullptr);
     receive_messages(*n, channel, 0, 50);
-    expect_gone(*n, channel, "has not taken it up again");
+    expect_gone(*n, channel, "has not restored it");
     char word = 1;
     link.send(&word, 1);
     EXPECT_TRUE(n->close(listener).ok());

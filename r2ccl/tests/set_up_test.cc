@@ -83,7 +83,7 @@ TEST(SetUp, only_the_end_that_knows_it_says_why_a_channel_does_not_start_at_home
   const Child sender = start(fabric, 0, {}, [](const Link& link) {
     set_log_sink(&keep);
     send_all(link, 20);
-    EXPECT_NE(log_so_far().find("its own rail does not work (NIC vhca0"), std::string::npos) << log_so_far();
+    EXPECT_NE(log_so_far().find("its home rail does not work (NIC vhca0"), std::string::npos) << log_so_far();
   });
   relay_handle(receiver, sender);
   EXPECT_EQ(sender.wait(), 0);

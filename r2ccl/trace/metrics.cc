@@ -22,22 +22,23 @@ struct NicCounter {
   const char* help;
 };
 constexpr NicCounter kNicCounters[] = {
-    {EventType::kNicDown, "r2ccl_port_failures_total", "Times that a NIC's port was said to be down."},
+    {EventType::kNicDown, "r2ccl_port_failures_total", "Times that a NIC's port went down."},
     {EventType::kProbeFailed, "r2ccl_probe_failures_total",
-     "Probes of a silent path that failed or were not answered."},
+     "Probes of a stalled path that failed or were not answered."},
     {EventType::kMigrationDone, "r2ccl_migrations_total",
      "Migrations of a channel's traffic that ended, by the NIC that carries it since."},
-    {EventType::kFailback, "r2ccl_failbacks_total", "Migrations that brought a channel back to its own NIC."},
-    {EventType::kPathOpened, "r2ccl_paths_opened_total", "Paths that were opened and proved by a transfer."},
+    {EventType::kFailback, "r2ccl_failbacks_total",
+     "Migrations that brought a channel back to its home NIC."},
+    {EventType::kPathOpened, "r2ccl_paths_opened_total", "Paths that were opened, after a test transfer."},
     {EventType::kPeerSlow, "r2ccl_slow_peer_waits_total",
-     "Silences that turned out to be a slow or stopped peer, not a failure: false alarms."},
+     "Stalls that were a slow or stopped peer, not a failure."},
     {EventType::kNicGray, "r2ccl_gray_failures_total",
      "Times that a NIC was found to carry clearly less than its neighbours."},
     {EventType::kNicWell, "r2ccl_gray_recoveries_total",
-     "Times that such a NIC was found to carry as much as its neighbours again."},
+     "Times that a degraded NIC was found to carry as much as its neighbours again."},
     {EventType::kLaneUp, "r2ccl_lanes_started_total",
-     "Lanes that were taken into use: paths that carry pieces of messages beside the active one."},
-    {EventType::kLaneRests, "r2ccl_lanes_rested_total", "Lanes that were no longer needed."},
+     "Lanes that were taken into use: paths that carry segments beside the active one."},
+    {EventType::kLaneRests, "r2ccl_lanes_rested_total", "Lanes that were released."},
 };
 
 constexpr uint64_t kLeastPauseNs = 1'000'000'000;
@@ -193,15 +194,16 @@ std::string Metrics::text(uint64_t now) const {
   };
   counter("r2ccl_channels_connected_total", "Channel ends that were connected.", std::to_string(channels_));
   labelled(out, "r2ccl_path_failures_total",
-           "Paths that a channel left because they failed, by the local NIC and by how it was noticed.",
+           "Paths that a channel left because they failed, by the local NIC and by how it was detected.",
            failures_);
   for (size_t i = 0; i < by_nic_.size(); ++i)
     labelled(out, kNicCounters[i].name, kNicCounters[i].help, by_nic_[i]);
-  labelled(out, "r2ccl_nic_gray", "1 while a NIC is taken to carry clearly less than its neighbours.",
-           gray_now_, "gauge");
-  counter("r2ccl_replayed_bytes_total", "Bytes that were sent again over another path.",
+  labelled(out, "r2ccl_nic_gray",
+           "1 while a NIC counts as degraded: it carries clearly less than its neighbours.", gray_now_,
+           "gauge");
+  counter("r2ccl_replayed_bytes_total", "Bytes that were retransmitted over another path.",
           std::to_string(replayed_bytes_));
-  counter("r2ccl_replayed_segments_total", "Segments that were sent again over another path.",
+  counter("r2ccl_replayed_segments_total", "Segments that were retransmitted over another path.",
           std::to_string(replayed_segments_));
   counter("r2ccl_duplicates_dropped_total", "Segments that arrived twice. Anything but 0 is a defect.",
           std::to_string(duplicates_));

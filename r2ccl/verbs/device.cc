@@ -107,7 +107,8 @@ void Device::try_relaxed_ordering(const Config& config) {
   relaxed_ordering_ = region != nullptr;
   if (!region && config.relaxed_ordering == RelaxedOrdering::kOn)
     R2_WARN(
-        "NET/R2CCL: NIC %s takes no memory with relaxed ordering (%s): NCCL_IB_PCI_RELAXED_ORDERING=1 has no "
+        "NET/R2CCL: NIC %s cannot register memory with relaxed ordering (%s): NCCL_IB_PCI_RELAXED_ORDERING=1 "
+        "has no "
         "effect on it",
         name_.c_str(), std::strerror(errno));
 }
@@ -141,16 +142,15 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
     if (!any) continue;
     device.context_.reset(ibv_open_device(list[i]));
     if (!device.context_ || ibv_query_device(device.context_.get(), &device.limits_) != 0) {
-      R2_WARN("NET/R2CCL: NIC %s cannot be opened: %s; it is left out", device.name_.c_str(),
+      R2_WARN("NET/R2CCL: NIC %s cannot be opened: %s; it is not used", device.name_.c_str(),
               std::strerror(errno));
       continue;
     }
     device.removal_.reset(ibv_create_comp_channel(device.context_.get()));
     if (!device.removal_)
       R2_WARN(
-          "NET/R2CCL: NIC %s: ibv_create_comp_channel: %s; should the device be removed, nobody says when it "
-          "has "
-          "stopped, and channels that receive over it end in an error",
+          "NET/R2CCL: NIC %s: ibv_create_comp_channel: %s; if the device is removed, it is not known when it "
+          "has stopped, and channels that receive over it end in an error",
           device.name_.c_str(), std::strerror(errno));
     bool active = false;
     for (uint8_t port = 1; port <= device.limits_.phys_port_cnt && !active; ++port) {
@@ -159,13 +159,13 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
       active = device.refresh_port(config);
     }
     if (!active) {
-      R2_WARN("NET/R2CCL: NIC %s has no active port; it is left out", device.name_.c_str());
+      R2_WARN("NET/R2CCL: NIC %s has no active port; it is not used", device.name_.c_str());
       continue;
     }
     if (auto fine = device.check_indices(config); !fine) return fine.error();
     device.pd_.reset(ibv_alloc_pd(device.context_.get()));
     if (!device.pd_) {
-      R2_WARN("NET/R2CCL: NIC %s: ibv_alloc_pd: %s; it is left out", device.name_.c_str(),
+      R2_WARN("NET/R2CCL: NIC %s: ibv_alloc_pd: %s; it is not used", device.name_.c_str(),
               std::strerror(errno));
       continue;
     }

@@ -22,7 +22,7 @@ import fault_kinds  # noqa: E402
 import origin  # noqa: E402
 
 MOVING = fault_kinds.names(moves_traffic=True)  # kinds after which traffic has to move in modes 1 and 2
-MOVED = " went on"  # the plugin's words; r2ccl/OPERATING.md
+MOVED = re.compile(r"\d channels? migrated")  # the plugin's words; r2ccl/OPERATING.md
 PROXY_OF_ANOTHER = re.compile(r" via NET/R2CCL/\d+\(\d+\)")  # NCCL's word for PXN: the NIC, and the rank whose proxy uses it
 
 
@@ -181,7 +181,7 @@ def said_by_nccl(folder):
         found["flags"] += [line for line in all_lines if "GPU Direct RDMA" in line or "DMA-BUF" in line or "GDR" in line and "via" not in line][:4]
         lines = [line for line in all_lines if ("R2CCL" in line and " via " not in line) or "WARN" in line]
         found["plugin_log"] += lines[:60]
-        found["moved_lines"] += sum(MOVED in line for line in lines)
+        found["moved_lines"] += sum(MOVED.search(line) is not None for line in lines)
     return found
 
 

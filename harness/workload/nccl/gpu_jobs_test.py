@@ -49,7 +49,7 @@ class Moved(unittest.TestCase):
 RANK = """#!/bin/sh
 folder=$(dirname "$NCCL_DEBUG_FILE")
 while [ $# -gt 0 ]; do [ "$1" = --witness ] && echo '{"faults": [{"t0_ns": 7}]}' > "$2"; shift; done
-echo 'NET/R2CCL: a channel went on' > "$folder/nccl.here.$RANK.log"
+echo 'NET/R2CCL: 1 channel migrated' > "$folder/nccl.here.$RANK.log"
 echo 'Channel 00/0 : 0[0] -> 1[1] via NET/R2CCL/0/GDRDMA' >> "$folder/nccl.here.$RANK.log"
 echo 'r2ccl_migrations_total 1' > "$folder/counters-$RANK.prom"
 echo 'vhca: a word'

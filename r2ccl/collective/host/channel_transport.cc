@@ -186,7 +186,7 @@ Result<bool> ChannelTransport::accept() {
     const Guest guest = guests_[i];
     if (guest.greeting->magic != kGreetingMagic || guest.greeting->rank >= handles_.size())
       return Error{ErrorCode::kBadHandle,
-                   "a channel of the CollNet group began with something else than its name"};
+                   "a channel of the CollNet group began with something other than a greeting"};
     guests_.erase(guests_.begin() + static_cast<long>(i));
     const std::pair whose{guest.greeting->rank, guest.greeting->ordinal};
     if (!arrived_.emplace(whose, guest.channel).second) {

@@ -81,7 +81,7 @@ class HostEngine final : public Engine {
       // Everybody sees the same handles, so everybody decides alike.
       const bool ours = trailer.magic == kTrailerMagic && trailer.version == kTrailerVersion;
       if (!ours || trailer.mode != uint32_t(Mode::kAllReduce)) {
-        R2_INFO("NET/R2CCL: no CollNet: rank %zu %s; NCCL goes on without it", i,
+        R2_INFO("NET/R2CCL: no CollNet: rank %zu %s; NCCL continues without it", i,
                 ours ? "does not run R2CC_MODE=3" : "has another version of R2CCL");
         return none;
       }

@@ -234,7 +234,7 @@ class Driver final : public PlanAgreement {
     held_ = 0;
     failed_ = false;
     if (!decision.view) {
-      R2_INFO("NET/R2CCL: mode 3%s: epoch %llu is given up, the plan stays", name_.c_str(),
+      R2_INFO("NET/R2CCL: mode 3%s: epoch %llu is abandoned, the plan is unchanged", name_.c_str(),
               static_cast<unsigned long long>(decision.epoch));
       return;
     }
@@ -371,7 +371,7 @@ Result<std::unique_ptr<PlanAgreement>> PlanAgreement::join(std::unique_ptr<Liste
   StarAddress hub;
   std::memcpy(&hub, rank_0.data(), sizeof hub);
   if (hub.version != kStarVersion)
-    return Error{ErrorCode::kVersionMismatch, "rank 0 agrees on capacities in another way"};
+    return Error{ErrorCode::kVersionMismatch, "rank 0 has another version of the agreement on capacities"};
   auto& own = static_cast<ListenerImpl&>(*listener);
   auto star = Star::make(rank == 0 ? std::move(own.socket) : control::Descriptor(), hub, rank, ranks);
   if (!star) return star.error();

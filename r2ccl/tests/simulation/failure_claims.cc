@@ -39,7 +39,7 @@ void FailureClaims::line(const std::string& text, int process) {
   constexpr char kLeft[] =
       "NET/R2CCL: channel %u: NIC sim%d of node%*d to NIC sim%*d of node%*d failed, detected by %15[a-z]";
   constexpr char kTold[] =
-      "NET/R2CCL: channel %u: node%*d says that NIC sim%*d of node%*d to NIC sim%*d of node%*d failed "
+      "NET/R2CCL: channel %u: node%*d reports that NIC sim%*d of node%*d to NIC sim%*d of node%*d failed "
       "(detected by %15[a-z]";
   if (std::sscanf(text.c_str(), kLeft, &channel, &nic, by) == 3)
     said_[{process, channel}] = {by, false, nic};
@@ -198,7 +198,7 @@ void FailureClaims::check_failure(const std::string& text, int process) {
   if (!failure.by.empty() && by != failure.by)
     findings_.violate("the log says that NIC " + std::to_string(nic) + " was found by " + by + ", not by " +
                       failure.by);
-  const std::string search = behind(text, "without another way after ", " ");
+  const std::string search = behind(text, "without a path after ", " ");
   if (!search.empty()) {
     ++findings_.verdict.claims.searches;
     if (search != in_ms(scheduler().now() - failure.began))
@@ -207,10 +207,10 @@ void FailureClaims::check_failure(const std::string& text, int process) {
     failure.told = true;
     return;
   }
-  std::string after = behind(text, " went on after ", " ");
-  if (after.empty()) after = behind(text, " went on, the last after ", " ");
+  std::string after = behind(text, " migrated after ", " ");
+  if (after.empty()) after = behind(text, " migrated, the last after ", " ");
   const int count = after.empty() ? 0 : std::atoi(text.c_str() + text.find("); ") + 3);
-  const size_t again = text.find(" sent again"), segments = text.rfind("; ", again);
+  const size_t again = text.find(" retransmitted"), segments = text.rfind("; ", again);
   if (count != failure.went_on ||
       (count > 0 && (after != in_ms(failure.longest) ||
                      uint64_t(std::atoll(text.c_str() + segments + 2)) != failure.segments)))
@@ -235,7 +235,7 @@ void FailureClaims::check_outage(const std::string& text, int process) {
 void FailureClaims::check_driver(const std::string& text, int process) {
   const size_t at = text.find(" has not returned from ");
   const size_t nic_at = at == std::string::npos ? at : text.rfind("NIC sim", at);
-  if (nic_at == std::string::npos || text.find("the NIC is left alone") == std::string::npos) return;
+  if (nic_at == std::string::npos || text.find("the NIC is not used") == std::string::npos) return;
   ++findings_.verdict.claims.drivers;
   const Nic& nic = *fabric_.nics[size_t(process * plan_.nics + text[nic_at + 7] - '0')];
   const Time said = Time(std::atoll(text.c_str() + text.find(" for ", at) + 5)) * kMillisecond;

@@ -87,7 +87,7 @@ void History::log(LogLevel, const char*, int, const char* text) {
   Findings& findings = current_->findings_;
   findings.digest(scheduler().now());
   for (const char* c = text; *c; ++c) findings.digest(uint8_t(*c));
-  if (std::strstr(text, "moving its traffic")) ++findings.verdict.migrations;
+  if (std::strstr(text, "migrating its traffic")) ++findings.verdict.migrations;
   const int process = scheduler().process();
   if (findings.tell) std::printf("%12.6f %d: %s\n", findings.seconds(), process, text);
   if (process < 0) return;

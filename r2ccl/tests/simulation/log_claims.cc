@@ -31,13 +31,13 @@ void LogClaims::line(const std::string& text, int process) {
 
 // Where the receiver never saw what a NIC has reported, one has lost it, or stands still with it.
 void LogClaims::check_loss(const std::string& text) {
-  if (text.find("reported messages that the receiver never saw; moving") != std::string::npos &&
+  if (text.find("reported completions of messages that the receiver lacks; migrating") != std::string::npos &&
       !faults_.has_happened(Kind::kLoseImmediate) && !faults_.has_happened(Kind::kFreeze))
     findings_.violate("the log says of a NIC that lost nothing: " + text);
 }
 
 void LogClaims::check_ended(const std::string& text, int process) {
-  const size_t at = text.find(" failed, or ended, before another way");
+  const size_t at = text.find(" failed or closed before another path");
   if (at == std::string::npos) return;
   const size_t number = text.rfind(' ', text.rfind(' ', at - 1) - 1) + 1;
   told_ended_[process] += std::atoi(text.c_str() + number);
@@ -46,8 +46,8 @@ void LogClaims::check_ended(const std::string& text, int process) {
 }
 
 void LogClaims::check_migration_time(const std::string& text) {
-  constexpr std::string_view kAfter = "carries its traffic now, after ";
-  const size_t at = text.find(kAfter);
+  constexpr std::string_view kAfter = " after ";
+  const size_t at = text.find(kAfter, text.find("its traffic migrated to "));
   if (at == std::string::npos || !migrations_.last_took()) return;
   const Time took = *migrations_.last_took();
   const Time said = Time(std::atoll(text.c_str() + at + kAfter.size())) * kMicrosecond;
@@ -56,7 +56,7 @@ void LogClaims::check_migration_time(const std::string& text) {
 
 // The NIC (over all processes) that ends at `at`; −1: what ends there is something else.
 int LogClaims::nic_before(const std::string& text, size_t at, int process) const {
-  constexpr std::string_view kNic = "NIC sim", kOf = " of node", kToldBy = "told by node",
+  constexpr std::string_view kNic = "NIC sim", kOf = " of node", kToldBy = "reported by node",
                              kPeers = "the peer's ";
   const size_t nic = text.rfind(kNic, at);
   if (nic == std::string::npos) return -1;

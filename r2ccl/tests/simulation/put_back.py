@@ -60,7 +60,7 @@ DEFECTS = {
     'silence counts as a failed completion': [(C + 'watchdog.cc', 'begin_migration(path, trace::DetectedBy::kWatchdog,', 'begin_migration(path, trace::DetectedBy::kCompletion,')],
     'a channel tells another detector': [(C + 'migration.cc', 'rail_name(path).c_str(), trace::name(by).data(), why.c_str());', 'rail_name(path).c_str(), "event", why.c_str());')],
     'another detector of the peer is told': [(C + 'migration.cc', 'rail_name(path).c_str(), trace::name(by).data());', 'rail_name(path).c_str(), "completion");')],
-    'a NIC\'s failure tells another detector': [('r2ccl/health/failure_log.cc', '" (noticed by " + failure.by + "); "', '" (noticed by completion); "')],
+    'a NIC\'s failure tells another detector': [('r2ccl/health/failure_log.cc', '" (detected by " + failure.by + "); "', '" (detected by completion); "')],
     'a failure\'s time counts from the first channel': [('r2ccl/health/failure_log.cc', 'std::max(failure.longest, now - it->second)', 'std::max(failure.longest, now - failure.began)')],
     'a search\'s time counts from the last channel': [('r2ccl/health/failure_log.cc', 'in_ms(now - failure.began) + " of search"', 'in_ms(now - failure.last) + " of search"')],
     'an outage tells another time': [(C + 'outage.cc', 'outage_.restored(now_ns()) / 1000', 'outage_.restored(now_ns()) / 900')],
