@@ -34,7 +34,7 @@ std::string describe(Effect effect, uint64_t value) {
     case Effect::kNextSeen:
       return "the program's next completion there: " + status_name(int(value));
     case Effect::kWcDropped:
-      return "WC " + status_name(int(value)) + " taken away";
+      return "WC " + status_name(int(value)) + " dropped";
     case Effect::kWrSpoiled:
       return "WR made to fail with " + status_name(int(value));
     case Effect::kReordered:
@@ -54,7 +54,7 @@ std::string describe(Effect effect, uint64_t value) {
     case Effect::kChannelEnded:
       return "completion channel with descriptor " + std::to_string(value) + " ended";
     case Effect::kGidHidden:
-      return value == UINT64_MAX ? "all GIDs gone" : "GID " + std::to_string(value) + " gone";
+      return value == UINT64_MAX ? "all GIDs removed" : "GID " + std::to_string(value) + " removed";
     default:
       return to_string(effect);
   }

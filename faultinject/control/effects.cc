@@ -32,7 +32,7 @@ const char* to_string(Effect effect) {
     case Effect::kNextSeen:
       return "the program's next completion there";
     case Effect::kWcDropped:
-      return "WC taken away";
+      return "WC dropped";
     case Effect::kWrSpoiled:
       return "WR made to fail";
     case Effect::kReordered:
@@ -56,11 +56,11 @@ const char* to_string(Effect effect) {
     case Effect::kFrozen:
       return "device frozen";
     case Effect::kThawed:
-      return "device goes on";
+      return "device responds again";
     case Effect::kGidHidden:
-      return "GID gone";
+      return "GID removed";
     case Effect::kCqDead:
-      return "CQ dead";
+      return "CQ failed";
     case Effect::kDatagramLost:
       return "datagram lost";
     case Effect::kDeviceGone:
@@ -74,7 +74,7 @@ const char* to_string(Effect effect) {
     case Effect::kChannelEnded:
       return "completion channel ended";
     case Effect::kKernelLinkDown:
-      return "the kernel says: link down";
+      return "the kernel reports that the link is down";
     case Effect::kQdiscSet:
       return "tc shows the qdisc";
     case Effect::kFlowRuleSet:
@@ -82,7 +82,7 @@ const char* to_string(Effect effect) {
     case Effect::kPciDeviceGone:
       return "the PCI device is gone";
     case Effect::kCommandChecked:
-      return "the user's check says: cut";
+      return "the user's check confirms the cut";
     case Effect::kPutBack:
       return "put back";
   }

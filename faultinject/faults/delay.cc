@@ -55,8 +55,8 @@ std::vector<FaultKind> delay() {
   return {FaultKind{
       .name = "delay",
       .what = "each send starts `delay` ± `jitter` later",
-      .past = "became late",
-      .present = "becomes late",
+      .past = "delayed its sends",
+      .present = "delays its sends",
       .takes = Takes::kSpeed,
       .shared = {"delay", "peer", "opcode"},
       .own = {own_time("jitter", 0ns)},

@@ -48,8 +48,8 @@ std::vector<FaultKind> freeze() {
   return {FaultKind{
       .name = "freeze",
       .what = "the device stops responding, but no call fails",
-      .past = "stopped answering",
-      .present = "stops answering",
+      .past = "stopped responding",
+      .present = "stops responding",
       .takes = Takes::kPort,
       .whole_device = true,
       .examples = {{.parameters = "for: 300 ms", .harm = Harm::kMayBreak},

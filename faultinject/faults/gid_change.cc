@@ -69,8 +69,8 @@ std::vector<FaultKind> gid_change() {
   return {FaultKind{
       .name = "gid_change",
       .what = "the port loses its GIDs: GID_CHANGE, and empty rows in the GID table",
-      .past = "lost its addresses",
-      .present = "loses its addresses",
+      .past = "lost its GIDs",
+      .present = "loses its GIDs",
       .shared = {"events"},
       .own = {own_number("gid_index", UINT64_MAX)},
       .examples = {{.harm = Harm::kMayBreak}},

@@ -82,8 +82,8 @@ std::vector<FaultKind> port_flap() {
   return {FaultKind{
       .name = "port_flap",
       .what = "the link goes down and comes up again, `count` times",
-      .past = "lost its link again and again",
-      .present = "loses its link again and again",
+      .past = "had a flapping link",
+      .present = "has a flapping link",
       .takes = Takes::kPort,
       .ends = Ends::kAfterItsTime,
       .shared = {"events", "query", "count"},

@@ -115,8 +115,8 @@ std::vector<FaultKind> reorder() {
   return {FaultKind{
       .name = "reorder",
       .what = "sends of different queue pairs go out in another order",
-      .past = "mixed up the order of its queue pairs",
-      .present = "mixes up the order of its queue pairs",
+      .past = "reordered sends of its queue pairs",
+      .present = "reorders sends of its queue pairs",
       .shared = {"peer"},
       .own = {own_time("window", 1ms, 1ns), own_number("depth", 8, 2)},
       .examples = {{.parameters = "window: 2 ms",

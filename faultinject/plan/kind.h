@@ -112,8 +112,8 @@ struct Complaint {
 struct FaultKind {
   const char* name;     // "port_flap"
   const char* what;     // one line: "the link goes down and comes up again, `count` times"
-  const char* past;     // the NIC "lost its link again and again"
-  const char* present;  // the NIC "loses its link again and again"
+  const char* past;     // the NIC "had a flapping link"
+  const char* present;  // the NIC "has a flapping link"
   Takes takes = Takes::kNothing;
   Ends ends = Ends::kWhenHealed;
   bool whole_device = false;    // its target names no port

@@ -51,7 +51,7 @@ class Mapping {
             .fail("unknown key '" + key + "' in " + what + suggestion(key, keys) + " (keys: " + joined(keys) +
                   ")");
       if (std::find(seen.begin(), seen.end(), key) != seen.end())
-        Place(file, pair.first).fail("key '" + key + "' stands twice in " + what);
+        Place(file, pair.first).fail("key '" + key + "' appears twice in " + what);
       seen.push_back(key);
     }
   }

@@ -71,12 +71,12 @@ double parse_share(const Mapping& fault, const char* key) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
   const std::string rest(end, text.data() + text.size());
   if (error != std::errc{} || (rest != "%" && rest != " %") || !(percent > 0) || percent > 100)
-    fault.place(key).fail("'" + text + "' is no share; write for example " + key + ": 30 %");
+    fault.place(key).fail("'" + text + "' is not a percentage; write for example " + key + ": 30 %");
   return percent / 100;
 }
 
 void parse_rate_of(const Mapping& fault, FaultSpec& spec) {
-  if (fault.has("rates")) fault.place("rates").fail("the rate is told twice, in 'rate' and in 'rates'");
+  if (fault.has("rates")) fault.place("rates").fail("the rate is given twice, in 'rate' and in 'rates'");
   spec.rate_bits_per_s = fault.quantity("rate", parse_rate);
   if (spec.rate_bits_per_s == 0) fault.place("rate").fail("an unlimited rate changes nothing");
 }

@@ -152,7 +152,7 @@ TEST(PlanParameters, a_schedule_of_rates) {
   EXPECT_EQ(spec.rates[1].bits_per_s, 0u);
   EXPECT_EQ(spec.rates[2].lasts.count(), 0);
   EXPECT_EQ(spec.rate_bits_per_s, 100000000u);
-  EXPECT_NE(error_of("kind: throttle, rate: 1 Gbit/s, rates: [{rate: 1 Gbit/s}]").find("told twice"),
+  EXPECT_NE(error_of("kind: throttle, rate: 1 Gbit/s, rates: [{rate: 1 Gbit/s}]").find("given twice"),
             std::string::npos);
   EXPECT_NE(error_of("kind: throttle, rates: []").find("is a list"), std::string::npos);
   EXPECT_NE(error_of("kind: throttle, rates: [{rate: 1 Gbit/s}, {rate: 2 Gbit/s}]").find("only the last"),

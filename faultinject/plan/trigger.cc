@@ -110,7 +110,7 @@ const std::vector<std::string>& trigger_keys() {
 void parse_trigger(const Mapping& fault, const std::string& file, FaultSpec& spec) {
   if (fault.has("at") && fault.has("on")) fault.place("on").fail("a fault has one trigger: 'at' or 'on'");
   if (fault.has("after") && (fault.has("at") || fault.has("on")))
-    fault.place("after").fail("a fault has one trigger: 'after' stands without 'at' and 'on'");
+    fault.place("after").fail("a fault has one trigger: 'after' excludes 'at' and 'on'");
   if (fault.has("at")) spec.trigger = parse_at(fault.at("at"), file);
   if (fault.has("on")) spec.trigger = parse_on(fault.at("on"), file);
   if (fault.has("after")) spec.trigger = parse_after(fault.at("after"), file);
