@@ -133,7 +133,7 @@ class ChannelEnd {
         return host_.fence_given_up(path);
       case MigrateReply::kOther: {
         if (carries(path)) return mark_failed(path);
-        if (!host_.holds(Rule::kYielded)) return;
+        if (!host_.holds(Rule::kDropReceiversPath)) return;
         const auto state = host_.state(path);
         if (state == PathState::kStandby) return host_.drop(path, true);
         // Given up before: the receiver, who has yielded when it hears this, has it fenced for nobody.
@@ -146,7 +146,7 @@ class ChannelEnd {
   }
   /// True: it counts, and so does the ledger that comes with it.
   bool on_fenced(uint32_t epoch, uint32_t path, bool stopped) {
-    if (!host_.holds(Rule::kHeld) && end_.own_fence() == MigrationEnd::Fence::kDone) stopped = true;
+    if (!host_.holds(Rule::kKernelFence) && end_.own_fence() == MigrationEnd::Fence::kDone) stopped = true;
     return end_.peer_has_fenced(
         host_.holds(Rule::kFencedEpoch) ? epoch : end_.epoch(),
         host_.holds(Rule::kFencedEpoch) && host_.holds(Rule::kFencedPath) ? path : end_.leaving(), stopped);

@@ -141,7 +141,7 @@ class FenceClock {
   // Nothing that its driver says counts any more but flushes, which come from the NIC itself.
   template <class Host>
   FenceStep of_failed(const Host& host, NoFence why) const {
-    if (!host.holds(Rule::kRefusal)) return {FenceAct::kDone};
+    if (!host.holds(Rule::kRefusedNotFenced)) return {FenceAct::kDone};
     return sender_ ? of_sender(host, why) : FenceStep{FenceAct::kCannot, why};
   }
   template <class Host>

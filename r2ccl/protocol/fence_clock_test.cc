@@ -131,7 +131,7 @@ const Case kCases[] = {
      false,
      {{0, kRefusedByFailed, FenceAct::kCannot, NoFence::kRefusedByFailed}},
      Rule::kOneFence},
-    {"without_refusal", true, {{0, kRefusedByFailed, FenceAct::kDone}}, Rule::kRefusal},
+    {"without_refused_not_fenced", true, {{0, kRefusedByFailed, FenceAct::kDone}}, Rule::kRefusedNotFenced},
     {"without_sender_sentinel", true, {{0, kNothing, FenceAct::kDone}}, Rule::kSenderSentinel},
     {"without_receiver_sentinel", false, {{0, kNothing, FenceAct::kDone}}, Rule::kReceiverSentinel},
     {"the_sender_does_not_ask_for_the_receivers_rule",

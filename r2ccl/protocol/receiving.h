@@ -42,7 +42,7 @@ class ReceivingEndOf {
   /// `patient`, it repeats everything that the sender may lack.
   template <class Host>
   void waited(Host& host, bool patient) {
-    if (waits() && host.peer_copies() && !asked_ && host.holds(Rule::kAskToAsk)) {
+    if (waits() && host.peer_copies() && !asked_ && host.holds(Rule::kRequestAckQuery)) {
       asked_ = true;  // one at a time: a stopped peer's connection must not fill up
       host.send_wait(ledger.received());
     }

@@ -25,8 +25,8 @@ enum class Rule : uint8_t {
   kOrder,             ///< control messages arrive in the order in which they were sent
   kRepeatCts,         ///< the receiver repeats its CTS entries on a new path, and after a long wait
   kRepeatAck,         ///< a sender that has waited long queries the ACK over the control connection
-  kDisbelief,         ///< if the receiver twice lacks what the NIC reported, the sender marks the path failed
-  kStandstill,        ///< a queue pair whose work is never reported as complete is marked failed
+  kSilentLoss,        ///< if the receiver twice lacks what the NIC reported, the sender marks the path failed
+  kStuckQueuePair,    ///< a queue pair whose work is never reported as complete is marked failed
   kWatchdog,          ///< an end with open messages detects a dead path by a timer
   kLiveSegments,      ///< lanes: segments on paths that are not left are not replayed
   kNicReportOnLanes,  ///< lanes: the sender waits for their completions, even if the receiver has them
@@ -36,16 +36,16 @@ enum class Rule : uint8_t {
   kRestConfirmed,     ///< a lane rests only when the receiver has acknowledged all that it carried
   kSegmentsOfPath,    ///< the sender replays all segments assigned to the path that is left, written or not
   kLaneGivenUp,       ///< the sender leaves a lane that the receiver has given up
-  kYielded,        ///< the sender gives up the path that a receiver that yielded wanted to leave, unless it
-                   ///< uses that path
-  kRestOnce,       ///< kRest is delivered exactly once
-  kCopyKept,       ///< copies: the sender keeps a copy until the receiver has the message
-  kAskToAsk,       ///< copies: a receiver that has waited long requests that the sender query the ACK
-  kLackingCounts,  ///< copies: time without a path counts while the receiver lacks a message
-  kAwaited,        ///< copies: after kAskToAsk the watchdog acts as if the sender's program waited
-  kOneFence,       ///< if the sender cannot fence, the receiver's fence suffices
-  kRefusal,        ///< a device that refuses commands does not count as fenced
-  kHeld,           ///< if the receiver cannot fence, the sender's fence does not suffice
+  kDropReceiversPath,  ///< the sender gives up the path that a receiver that yielded wanted to leave, unless
+                       ///< it uses that path
+  kRestOnce,           ///< kRest is delivered exactly once
+  kCopyKept,           ///< copies: the sender keeps a copy until the receiver has the message
+  kRequestAckQuery,    ///< copies: a receiver that has waited long requests that the sender query the ACK
+  kLackingCounts,      ///< copies: time without a path counts while the receiver lacks a message
+  kWatchAfterRequest,  ///< copies: after kRequestAckQuery the watchdog acts as if the sender's program waited
+  kOneFence,           ///< if the sender cannot fence, the receiver's fence suffices
+  kRefusedNotFenced,   ///< a device that refuses commands does not count as fenced
+  kKernelFence,        ///< if the receiver cannot fence, the sender's fence does not suffice
 };
 
 }  // namespace r2ccl

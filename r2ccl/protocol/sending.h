@@ -78,7 +78,7 @@ class SendingEndOf {
     ledger.confirmed(received);
     const bool ready = host.ready();
     host.look(ready);
-    awaited_ = host.holds(Rule::kAwaited) && host.acknowledges() && unconfirmed();
+    awaited_ = host.holds(Rule::kWatchAfterRequest) && host.acknowledges() && unconfirmed();
     ask(host, ready ? ledger.reported() : 0);
   }
   /// The answer, with what it has of the next message. A segment that its NIC has reported and the receiver
@@ -87,7 +87,7 @@ class SendingEndOf {
   void on_received(Host& host, const Messages& messages, uint64_t up_to, unsigned segments) {
     const uint32_t lost = host.owning([&]() -> uint32_t {
       ledger.confirmed(up_to);
-      if (!ack_query_.answered(up_to) || !host.holds(Rule::kDisbelief) || host.active() == 0) return 0;
+      if (!ack_query_.answered(up_to) || !host.holds(Rule::kSilentLoss) || host.active() == 0) return 0;
       const uint32_t path = lost_on(messages, up_to, segments);
       return path != 0 ? path : host.active();
     });

@@ -91,7 +91,8 @@ bool Model::Executor::may_start_lane(int path) {
 }
 
 bool Model::Executor::stands_still(int path) {
-  if (!running(kSender) || !carries(kSender, path) || !open_messages(kSender) || !holds(Rule::kStandstill))
+  if (!running(kSender) || !carries(kSender, path) || !open_messages(kSender) ||
+      !holds(Rule::kStuckQueuePair))
     return false;
   const Link& l = link(path);
   return l.stands_still || (l.half[kSender].frozen && l.taken[kSender] < l.posted);

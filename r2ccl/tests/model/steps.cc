@@ -342,7 +342,7 @@ void Model::Expansion::timeouts() {
     });
   for (int path = 1; path <= bounds_.paths; ++path)
     if (quiet && alive[kSender] && now.stands_still(path))
-      own_step({Event::kStandstill, kSender, u8(path)},
+      own_step({Event::kStuckQueuePair, kSender, u8(path)},
                [=](Executor& s, World&) { s.leave_standing_still(path); });
 }
 

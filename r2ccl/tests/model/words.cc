@@ -130,8 +130,8 @@ std::string Model::words(const World& world) const {
       return "sender: has waited for long, and asks";
     case Event::kRequestRetransmit:
       return "receiver: has waited for long, and repeats its lines and its word over " + path;
-    case Event::kStandstill:
-      return "sender: its work on " + path + " stands still: leaves it";
+    case Event::kStuckQueuePair:
+      return "sender: no work on " + path + " is reported as complete: leaves it";
     case Event::kMarkFailed:
       return who + ": hears from its NIC that " + path + " is broken, and will leave it next";
     case Event::kMarkFailedForNothing:
@@ -191,8 +191,8 @@ const char* name(Rule rule) {
                                            "order",
                                            "repeat_cts",
                                            "repeat_ack",
-                                           "disbelief",
-                                           "standstill",
+                                           "silent_loss",
+                                           "stuck_queue_pair",
                                            "watchdog",
                                            "live_segments",
                                            "nic_report_on_lanes",
@@ -202,15 +202,15 @@ const char* name(Rule rule) {
                                            "rest_confirmed",
                                            "segments_of_the_path",
                                            "lane_given_up",
-                                           "yielded",
+                                           "drop_receivers_path",
                                            "rest_once",
                                            "copy_kept",
-                                           "ask_to_ask",
+                                           "request_ack_query",
                                            "lacking_counts",
-                                           "awaited",
+                                           "watch_after_request",
                                            "one_fence",
-                                           "refusal",
-                                           "held"};
+                                           "refused_not_fenced",
+                                           "kernel_fence"};
   return kNames[size_t(rule)];
 }
 

@@ -144,7 +144,7 @@ enum class Event : uint8_t {
   kHearAgain,
   kAckQuery,
   kRequestRetransmit,
-  kStandstill,
+  kStuckQueuePair,
   kMarkFailed,
   kMarkFailedForNothing,
   kLeaveFailed,

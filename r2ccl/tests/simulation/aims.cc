@@ -274,9 +274,9 @@ void leave_different_paths(Plan& plan, Random& random) {
   }
 }
 
-// yielded, rest_confirmed. Lanes rest a second after the home NIC has come back: the receiver leaves
-// one at that moment; or its program has not looked since traffic came home, so that it has not seen what the
-// lanes have brought, and the home fails once more.
+// drop_receivers_path, rest_confirmed. Lanes rest a second after the home NIC has come back: the receiver
+// leaves one at that moment; or its program has not looked since traffic came home, so that it has not seen
+// what the lanes have brought, and the home fails once more.
 void rest_lanes(Plan& plan, Random& random) {
   const bool unseen = random.chance(60);
   go_one_way(plan, 2, 2500, unseen ? 5 * kMicrosecond : 50 * kMicrosecond);
