@@ -98,7 +98,7 @@ struct FaultSample {
   std::optional<double>
       switch_ms;  ///< that -> every channel end that left the NIC has a path that carries it
   std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
-  std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (DESIGN.md)
+  std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (README.md)
   bool recovered_after_heal = false;  ///< and that came only once the fault was healed
   std::optional<double> blackout_ms;  ///< longest gap between segments on an affected channel
   std::string detected_by;            ///< completion, event, watchdog, peer; empty when nothing was fenced

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Delivered payload over time, and what it tells about a fault: the recovery metrics of DESIGN.md,
-// "Measuring". Pure: it looks at records that were taken elsewhere, so every number is tested against an
-// exact table.
+// Delivered payload over time, and what it tells about a fault: the recovery metrics of README.md.
+// Pure: it looks at records that were taken elsewhere, so every number is tested against an exact table.
 #pragma once
 
 #include <cstdint>

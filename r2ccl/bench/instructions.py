@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions that a message costs in the core, at both ends, without the virtual HCA's: callgrind over channel_bench's paced_message.
+"""Prints how many instructions the core needs per message, both ends together, without those of the virtual HCA. Runs the benchmark
+paced_message of channel_bench under valgrind's callgrind.
 
     r2ccl/bench/instructions.py build/release [--modes 0 1 2]"""
 import argparse
@@ -34,10 +35,10 @@ def count(build, mode, size):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('build', type=pathlib.Path, help='build folder')
-    parser.add_argument('--modes', type=int, nargs='+', default=[1], help='modes of the plugin (default: 1)')
-    parser.add_argument('--functions', action='store_true', help='also print the instructions of each function')
+    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0].replace('\n', ' '))
+    parser.add_argument('build', type=pathlib.Path, help='build folder with bin/channel_bench, such as build/release')
+    parser.add_argument('--modes', type=int, nargs='+', default=[1], help='values of R2CC_MODE (default: 1)')
+    parser.add_argument('--functions', action='store_true', help='also print the instructions of each function of the core')
     args = parser.parse_args()
     for mode in args.modes:
         for size in (8, 65536):

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Migration: fence, exchange of ledgers, choice of another path (DESIGN.md, 'The
-// channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
-// same one meet.
+// Migration: fence, exchange of ledgers, choice of another path (protocol/PROTOCOL.md). One epoch is one
+// migration. The end that detects the failure starts it; if both ends do, that is one migration.
 #include <algorithm>
 #include <utility>
 

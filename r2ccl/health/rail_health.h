@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a rail may carry traffic, and when a failed one is tried again. Pure: time is passed in, nothing is
-// probed here. DESIGN.md, 'Failback': a rail returns after it has worked for a settling time; one that flaps
-// waits twice as long each time, up to a ceiling; it is never given up.
+// probed here. A rail returns after it has worked for a settling time. One that flaps waits twice as long
+// each time, up to a ceiling, and is never given up.
 #pragma once
 
 #include <cstdint>

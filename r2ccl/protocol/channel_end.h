@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an end of a channel does when something happens to one of its paths, or its peer says something of
-// one: written once, for the channel, which carries it out with NICs and threads, and for the exploration in
-// tests/model, which carries it out in a world of its own. Pure. PROTOCOL.md gives the reason of each rule.
+// What one end of a channel does when one of its paths fails or changes, or when its peer reports that of a
+// path. Written once, for the channel, which carries it out with NICs and threads, and for the exploration in
+// tests/model, which simulates both. Pure. PROTOCOL.md gives the reason of each rule.
 //
-// A Host is an end's other half. It answers:
-//   holds(Rule)               true, but for the exploration of what happens without a rule
+// A Host is the rest of that end. It answers:
+//   holds(Rule)               true, except in the exploration, which disables rules
 //   state(path)               std::optional<PathState>; nothing: unknown at this end, or given up
-//   marked_failed(path)       it carries, and is left when the migration under way is over
+//   marked_failed(path)       it carries traffic, and is left when the migration under way is over
 //   connected()               some path has been in use before
 //   active()                  the active path, 0: none
 //   paths()                   those in use at this end, in the order in which they were made
-//   paths_on(nic), paths_to(nic)   … whose NIC at this end, or at the peer, is that one
+//   paths_on(nic), paths_to(nic)   those over that NIC of this end, or of the peer
 //   opening(path)             sender: it is being opened
-//   opening_over(nic)         sender: the path that is being opened over that NIC of its own, 0: none is
-//   another_stands_by(path)
-//   may_leave()               false: it has failed, or has no path
+//   opening_over(nic)         sender: the path that is being opened over that NIC of this end, 0: none
+//   another_stands_by(path)   there is a standby path other than this one
+//   may_leave()               false: the channel has failed, or has no path
 // and carries out:
-//   leaving(path, target)     notes why, before anything happens
-//   fence(path, tell)         stops what carried; `tell`: and sends kMigrate
-//   fence_given_up(path)      stops what is left of a path that was given up
+//   leaving(path, target)     records the reason, before anything happens
+//   fence(path, tell)         fences the path that is left; `tell`: and sends kMigrate
+//   fence_given_up(path)      fences a path that was given up before
 //   prove_anew(path)          probes it with a whole packet, whatever was asked before
 //   mark(path)                marks it failed
-//   drop(path, tell)          gives up one that stands by; `tell`: and sends kDrop
-//   forget(path)              retires what is being fenced for nobody
-//   opening_refused(path)
+//   drop(path, tell)          gives up a standby path; `tell`: and sends kDrop
+//   forget(path)              retires a path that is being fenced, but that neither end is leaving any more
+//   opening_refused(path)     the path that is being opened cannot be used
 //   send_nic_lost(nic)
-//   lane(path)                it carries segments beside the active one
+//   lane(path)                it carries segments beside the active path
 //   stand_by(path)            it no longer does. False, and nothing changes: it is marked failed, or the
 //                             sender still waits for something that it carried (sent.h)
-//   carry(path)               it is the active one from here on; what was lost is sent again
+//   carry(path)               it is the active path from here on; missing segments are retransmitted
 //   send_migrate(path), send_drop(path), send_use(path), send_lane(path), send_rest(path)
 //   send_fenced(stopped)      receiver: with its ledger
 // sending.h and receiving.h have what only one of the ends does.
@@ -48,14 +48,14 @@ class ChannelEnd {
   ChannelEnd(MigrationEnd& end, Host& host) : end_(end), host_(host) {}
 
   // --- this end
-  /// It leaves `path`, which carries; `target`: where to, 0: to whatever works.
+  /// It leaves `path`, which carries traffic; `target`: the path to migrate to, 0: any that works.
   void leave(uint32_t path, uint32_t target = 0) {
     if (end_.phase() != Phase::kRunning || !host_.may_leave()) return;
     host_.leaving(path, target);
     end_.leave(path, target);
     fence(path, true);
   }
-  /// A path that carries has failed: it is left now, or as soon as the migration under way is over.
+  /// A path that carries traffic has failed: it is left now, or as soon as the migration under way is over.
   void mark_failed(uint32_t path) {
     if (end_.phase() == Phase::kRunning)
       leave(path);
@@ -70,8 +70,8 @@ class ChannelEnd {
     if (host_.opening(path)) return host_.opening_refused(path);
     host_.drop(path, true);
   }
-  /// A NIC of this end is of no use: its port is down, it is gone, or it takes no buffers. The peer hears of
-  /// it after the epoch that follows from it, and before paths that only stood by are given up.
+  /// A NIC of this end cannot be used: its port is down, it is removed, or it cannot register buffers. The
+  /// peer is told after the kMigrate that follows from it, and before standby paths are given up.
   void nic_lost(int nic) {
     const auto paths = host_.paths_on(nic);
     for (const uint32_t path : paths)
@@ -82,39 +82,39 @@ class ChannelEnd {
       if (const auto state = host_.state(path); state && state != PathState::kFencing && !carries(path))
         host_.drop(path, true);
   }
-  /// … of the peer. What only stands by there it gives up itself.
+  /// The same of a NIC of the peer, which gives up its standby paths itself.
   void peer_nic_lost(int nic) {
     for (const uint32_t path : host_.paths_to(nic))
       if (carries(path)) mark_failed(path);
   }
-  /// The sender, who decides, or the receiver, who has been told, uses `path`. Said before anything is
-  /// posted: what then fails on this path is a matter of the next epoch.
+  /// The sender, which decides, or the receiver, which has been told, uses `path`. kUse is sent before
+  /// anything is posted: if this path then fails, that belongs to the next epoch.
   void use(uint32_t path) {
     if (end_.sender()) host_.send_use(path);
     host_.carry(path);
   }
-  /// What was left is fenced here, be it after cannot_fence().
+  /// This end has fenced the path that is left, perhaps after cannot_fence().
   void fenced() {
     host_.send_fenced(true);
     end_.fenced();
   }
-  /// It cannot be fenced here. What has been seen by now is what this end has said.
+  /// This end cannot fence it. The ledger that is sent here does not change any more.
   void cannot_fence() {
     host_.send_fenced(false);
     end_.cannot_fence();
   }
-  /// Sender, when what was left is fenced: the path that carries from here on, 0: any that works. `active`:
-  /// it was a lane that was left, and this one goes on.
+  /// Sender, when the path that is left is fenced: the path to use from here on, 0: any that works. `active`:
+  /// a lane was left, and this path remains the active one.
   uint32_t destination(uint32_t active) {
     if (active != 0) return active;
     return end_.target() != 0 && host_.state(end_.target()) == PathState::kStandby ? end_.target() : 0;
   }
-  /// Sender: a path that stands by carries segments, too.
+  /// Sender: a standby path becomes a lane.
   void start_lane(uint32_t path) {
     host_.lane(path);
     host_.send_lane(path);
   }
-  /// … and stands by again; one of those is enough. False: not yet.
+  /// A lane becomes a standby path; if there is another one, it is given up. False: not yet.
   bool rest_lane(uint32_t path) {
     if (!host_.stand_by(path)) return false;
     host_.send_rest(path);
@@ -136,7 +136,7 @@ class ChannelEnd {
         if (!host_.holds(Rule::kDropReceiversPath)) return;
         const auto state = host_.state(path);
         if (state == PathState::kStandby) return host_.drop(path, true);
-        // Given up before: the receiver, who has yielded when it hears this, has it fenced for nobody.
+        // Given up before: the receiver, which has yielded by the time it receives this, retires it.
         if (!state) host_.send_drop(path);
         return;
       }
@@ -144,7 +144,7 @@ class ChannelEnd {
         return;
     }
   }
-  /// True: it counts, and so does the ledger that comes with it.
+  /// True: it is accepted, and so is the ledger that comes with it.
   bool on_fenced(uint32_t epoch, uint32_t path, bool stopped) {
     if (!host_.holds(Rule::kKernelFence) && end_.own_fence() == MigrationEnd::Fence::kDone) stopped = true;
     return end_.peer_has_fenced(
@@ -169,7 +169,7 @@ class ChannelEnd {
     if (!state) return;
     if (host_.opening(path)) return host_.opening_refused(path);
     switch (after_drop(*state)) {
-      case AfterDrop::kNothing:  // unless this end has yielded to the other's migration
+      case AfterDrop::kNothing:  // unless this end has yielded to the peer's migration
         if (path != end_.leaving()) host_.forget(path);
         return;
       case AfterDrop::kLeave:
@@ -179,16 +179,16 @@ class ChannelEnd {
         return host_.drop(path, false);
     }
   }
-  void on_lane(uint32_t path) {  // one that was given up: the sender hears of it, and leaves it
+  void on_lane(uint32_t path) {  // if it was given up, the sender is told, and leaves it
     if (!end_.sender() && host_.state(path) == PathState::kStandby) host_.lane(path);
   }
-  void on_rest(uint32_t path) {  // of one that is marked failed the sender is being told
+  void on_rest(uint32_t path) {  // if it is marked failed, the sender is being told
     if (!end_.sender() && host_.state(path) == PathState::kLane) (void)host_.stand_by(path);
   }
 
  private:
-  // Where none carries any more, the sender asks those that may take over: whether they work is known by the
-  // time the ledgers have been exchanged.
+  // If no path carries traffic any more, the sender probes those that may take over: whether they work is
+  // known by the time the ledgers have been exchanged.
   void fence(uint32_t path, bool tell) {
     host_.fence(path, tell);
     if (!end_.sender() || host_.active() != 0) return;

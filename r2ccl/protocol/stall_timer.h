@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an end has been silent while something is open, and what is due then. Silence leads to a probe,
-// and only a probe that fails, or a queue pair that stands still while probes pass, to a migration. A stopped
-// or slow peer answers probes: its NIC needs no CPU for that. Pure: `alive` is the service thread's clock, on
-// which its own pauses count for nothing; all times are in nanoseconds.
+// How long an end has stalled while something is open, and what is due then. A stall leads to a probe, and
+// only a probe that fails, or a queue pair that makes no progress while probes are answered, to a migration.
+// A stopped or slow peer answers probes: its NIC needs no CPU for that. Pure: `alive` is the service thread's
+// clock, which does not count the thread's own pauses; all times are in nanoseconds.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicion: who has been silent for too long is probed, and only what a probe shows, or a queue pair that
-// stands still while probes pass, begins a migration (DESIGN.md, 'The channel', point 4). stall_timer.h says
-// when what is due. Pure: `alive` is the service thread's clock, on which its own pauses count for nothing.
+// A path that stalls for too long is probed. Only a probe that fails, or a queue pair that makes no progress
+// while probes are answered, begins a migration. stall_timer.h says when what is due. Pure: `alive` is the
+// service thread's clock, which does not count the thread's own pauses.
 //
 // A Host answers:
 //   progress()         the channel's count of progress
