@@ -81,11 +81,10 @@ on_virtual_nics=('nccl_port_down 5 nccl_port_down' 'nccl_qp_error 5 nccl_qp_erro
   'nccl_flap 5 nccl_flap' 'nccl_heals 10 nccl_heals' 'nccl_one_of_four_lost 5 nccl_one_of_four_lost' 'nccl_one_of_four_slow 5 nccl_one_of_four_slow'
   'nccl_no_fault 5 nccl_no_fault' 'nccl_no_resilience 5 nccl_no_resilience')
 
-today() { date -u +%F; }
-commit() { git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown; }
+origin() { "$python" -B "$repository/harness/base/origin.py" "$@"; }
 record() {  # STEP STATUS TEXT
   printf '{"step": "%s", "status": %s, "fabric": "%s", "commit": "%s", "ended": "%s", "text": "%s"}\n' "$1" "$2" "${fabric:-vhca}" \
-    "$(commit)" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${3//\"/\'}" >>"$out/steps.jsonl"
+    "$(origin of_checkout "$repository")" "$(origin now)" "${3//\"/\'}" >>"$out/steps.jsonl"
 }
 status_of() {  # the last one of that step; nothing when it has not been done to its end
   [[ -r $out/steps.jsonl ]] || return 0
@@ -194,10 +193,10 @@ tables() {  # of all results that there are
     if ((${#found[@]})); then collect run "$set" "${found[@]}" || status=70; fi
   done
   if [[ -s $out/sim/allreduce.csv ]]; then
-    collect sim allreduce "$out/sim/allreduce.csv" --date "$(today)" --commit "$(commit)" || status=70
+    collect sim allreduce "$out/sim/allreduce.csv" --date "$(origin today)" --commit "$(origin of_checkout "$repository")" || status=70
   fi
   if [[ -s $out/mode3/algorithms.csv ]]; then
-    collect allreduce mode3_algorithms "$out/mode3/algorithms.csv" --date "$(today)" --commit "$(commit)" || status=70
+    collect allreduce mode3_algorithms "$out/mode3/algorithms.csv" --date "$(origin today)" --commit "$(origin of_checkout "$repository")" || status=70
   fi
   if [[ -s $out/reference/nccl_gpus/head_to_head.jsonl ]]; then collect head_to_head head_to_head "$out/reference/nccl_gpus/head_to_head.jsonl" || status=70; fi
   return "$status"
