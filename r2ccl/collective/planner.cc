@@ -178,7 +178,7 @@ std::string nodes_in_words(const Job& job) {
     }
   }
   if (degraded > 4) text += " and " + std::to_string(degraded - 4) + " more";
-  return degraded == 0 ? "all nodes carry the same" : text;
+  return degraded == 0 ? "all nodes of the same capacity" : text;
 }
 
 std::string reason(const Job& job, const Plan& plan) {
@@ -187,8 +187,8 @@ std::string reason(const Job& job, const Plan& plan) {
   std::string text = "With " + nodes_in_words(job) + ", " + name(best.algorithm);
   if (best.algorithm == Algorithm::kRing) {
     text += best.steps_s > best.transfer_s
-                ? " has the fewest latencies on its way"
-                : " is as fast as its slowest port, and no other schedule gains on it";
+                ? " has the fewest latencies on its critical path"
+                : " is as fast as its slowest port, and no other schedule is faster";
   } else {
     text += " takes " + number(100 * (1 - best.seconds / ring.seconds)) + " % less time than the ring (" +
             number(ring.seconds / best.seconds, "%.2f") + " ×)";
@@ -273,7 +273,7 @@ Result<Plan> plan(const Job& job) {
   for (const double capacity : job.capacities) {
     if (!(capacity > 0) || !std::isfinite(capacity)) {
       return Error{ErrorCode::kInvalidArgument,
-                   "every capacity must be above 0: a node that carries nothing takes no part"};
+                   "every capacity must be above 0: leave out nodes that carry no traffic"};
     }
   }
   if (!(job.bytes_per_second > 0) || job.most_segments == 0) {

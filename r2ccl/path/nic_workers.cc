@@ -110,7 +110,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
       throw;
     } catch (const std::system_error& error) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      R2_WARN("NET/R2CCL: no thread for the driver of NIC %s (%s); its calls are made here",
+      R2_WARN("NET/R2CCL: cannot start the worker of NIC %s (%s); its driver calls block the calling thread",
               worker->name.c_str(), error.what());
       job->work_(*job);
       job->work_ = nullptr;

@@ -228,7 +228,7 @@ ncclResult_t collnet_reg_mr(void* group, void* data, size_t bytes, int type, voi
   return with_engine("CollNet regMr", [&](Engine& engine) {
     *registration = nullptr;
     if (type != NCCL_PTR_HOST)
-      return refuse(ErrorCode::kInvalidArgument, "CollNet regMr: memory that the CPU does not reach");
+      return refuse(ErrorCode::kInvalidArgument, "CollNet regMr: memory that the CPU cannot access");
     return answer(engine.reg(static_cast<CollComm*>(group)->group, data, bytes), registration);
   });
 }
@@ -236,7 +236,7 @@ ncclResult_t collnet_reg_mr(void* group, void* data, size_t bytes, int type, voi
 ncclResult_t collnet_reg_mr_dma_buf(void* /*group*/, void* /*data*/, size_t /*bytes*/, int /*type*/,
                                     uint64_t /*offset*/, int /*fd*/, void** registration) {
   *registration = nullptr;
-  return refuse(ErrorCode::kInvalidArgument, "CollNet regMrDmaBuf: memory that the CPU does not reach");
+  return refuse(ErrorCode::kInvalidArgument, "CollNet regMrDmaBuf: memory that the CPU cannot access");
 }
 
 ncclResult_t collnet_dereg_mr(void* group, void* registration) {
@@ -253,7 +253,7 @@ ncclResult_t collnet_all_reduce(void* group, void* sent, void* received, size_t 
   return with_engine("iallreduce", [&](Engine& engine) {
     *request = nullptr;
     if (!known(type, operation))
-      return refuse(ErrorCode::kInvalidArgument, "iallreduce: a data type or operation that was not offered");
+      return refuse(ErrorCode::kInvalidArgument, "iallreduce: an unsupported data type or operation");
     const auto data_type = static_cast<DataType>(type);
     if (count > collective::kMaxOperationBytes / collective::bytes_of(data_type))
       return refuse(ErrorCode::kInvalidArgument, "iallreduce: longer than maxCollBytes");
@@ -274,7 +274,7 @@ ncclResult_t collnet_all_gather(void* group, void* sent, int count, const ncclNe
     size_t bytes = 0;
     const std::vector<Piece> pieces = pieces_of(received, count, &bytes);
     if (!window.valid(bytes) || bytes > collective::kMaxOperationBytes)
-      return refuse(ErrorCode::kInvalidArgument, "iallgather: a window that the parts do not make up");
+      return refuse(ErrorCode::kInvalidArgument, "iallgather: the parts do not cover the window");
     if (window.whole() && count == 1) {
       return answer(engine.all_gather(comm.group, sent, received[0].address, bytes_per_rank, DataType::kUint8,
                                       static_cast<Registration*>(sent_registration),
@@ -292,8 +292,7 @@ ncclResult_t collnet_reduce_scatter(void* group, int count, const ncclNetSGE_v9_
   return with_engine("ireducescatter", [&](Engine& engine) {
     *request = nullptr;
     if (!known(type, operation)) {
-      return refuse(ErrorCode::kInvalidArgument,
-                    "ireducescatter: a data type or operation that was not offered");
+      return refuse(ErrorCode::kInvalidArgument, "ireducescatter: an unsupported data type or operation");
     }
     CollComm& comm = *static_cast<CollComm*>(group);
     const Window window{bytes_per_rank, window_offset, window_bytes, comm.ranks};
@@ -303,7 +302,7 @@ ncclResult_t collnet_reduce_scatter(void* group, int count, const ncclNetSGE_v9_
     const std::vector<Piece> pieces = pieces_of(sent, count, &bytes);
     if (!window.valid(bytes) || bytes > collective::kMaxOperationBytes || bytes_per_rank % element != 0 ||
         window_offset % element != 0 || window_bytes % element != 0)
-      return refuse(ErrorCode::kInvalidArgument, "ireducescatter: a window that the parts do not make up");
+      return refuse(ErrorCode::kInvalidArgument, "ireducescatter: the parts do not cover the window");
     const Reduction reduction = reduction_of(operation);
     if (window.whole() && count == 1) {
       return answer(engine.reduce_scatter(comm.group, sent[0].address, received, bytes_per_rank / element,

@@ -201,7 +201,7 @@ class Outage {
       return host.gone("closed, and its process, which can be reached, has not restored it");
     const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";
     const std::string patience =
-        " and the " + std::to_string(state_.patience / 1'000'000) + " ms that a network without a word has";
+        " plus " + std::to_string(state_.patience / 1'000'000) + " ms, since no reset arrived";
     host.gone("closed, and its process could not be reached for " + in_ms +
               (state_.patience > 0 ? patience : "") + ")");
   }

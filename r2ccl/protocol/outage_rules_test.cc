@@ -164,7 +164,7 @@ TEST(Outage, a_network_without_a_word_gives_it_longer) {
   o.network.begins = Reach::kBroken;
   o.breaks({.silent = true});
   EXPECT_EQ(o.goes_on(60'000), (kBound + Outage::kSilencePatienceNs) / kMs + 10);
-  EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS and the 9000 ms"), std::string::npos)
+  EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS plus 9000 ms"), std::string::npos)
       << o.network.why;
 }
 

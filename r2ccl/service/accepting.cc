@@ -43,7 +43,7 @@ void Service::accept_all(uint64_t now) {
       // The connection stays where it is, and epoll would say so without end.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         if (!std::exchange(scarce_told_, true))
-          R2_WARN("NET/R2CCL: a connection cannot be accepted: %s; it is tried again. Raise 'ulimit -n'.",
+          R2_WARN("NET/R2CCL: a connection cannot be accepted: %s; accept is retried. Raise 'ulimit -n'.",
                   std::strerror(errno));
         epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
         listen_again_ = now + kListenAgainNs;
@@ -119,8 +119,7 @@ void Service::meet_again(Pending& pending, const Listener::Caller& caller) {
 }
 
 Error Service::nobody_listens() const {
-  return Error{ErrorCode::kPeerGone,
-               context_.host + " has closed the listener; nobody accepts there any more"};
+  return Error{ErrorCode::kPeerGone, context_.host + " has closed the listener"};
 }
 
 // A peer whose connection broke. A stranger finds nothing changed.

@@ -80,7 +80,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   EngineAdvice advice;
   const bool healthy = std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > 0.97; });
   if (capacities.size() < 2 || healthy) {
-    advice.why = "all nodes carry what they should: NCCL's ring";
+    advice.why = "all nodes have their full capacity: NCCL's ring";
     return advice;
   }
   const uint64_t piece = piece_of_operation(bytes);

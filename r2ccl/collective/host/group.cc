@@ -56,7 +56,7 @@ Result<void> Group::wait_for(const std::function<bool()>& over, const char* what
     if (!moved) return moved.error();
     if (*connected || *moved) continue;
     if (std::chrono::steady_clock::now() > until)
-      return Error{ErrorCode::kPeerGone, std::string(what) + " was not over within " +
+      return Error{ErrorCode::kPeerGone, std::string(what) + " did not complete within " +
                                              std::to_string(setting_.connect_bound.count()) +
                                              " ms (R2CC_CONNECT_MS)"};
     const timespec pause{0, 50'000};
@@ -103,7 +103,7 @@ Result<void> Group::meet() {
   for (uint32_t i = 0; i < p; ++i)
     if (members_[i].version != kMemberVersion || members_[i].rank != i)
       return Error{ErrorCode::kVersionMismatch,
-                   "rank " + std::to_string(i) + " of the CollNet group is another version"};
+                   "rank " + std::to_string(i) + " of the CollNet group runs another version of R2CCL"};
   for (uint32_t i = 0; i < p; ++i)
     if (members_[i].algorithm != members_[rank].algorithm)
       return Error{ErrorCode::kInvalidArgument, "R2CC_ALGORITHM differs between the nodes of ranks " +

@@ -43,7 +43,7 @@ ViewPointer healthy(int ranks) {
 
 std::string number(uint64_t value) { return value == kNever ? "none" : std::to_string(value); }
 
-/// "node 2 carries 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy".
+/// "node 2 has capacity 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy".
 std::string in_words(const View& view) {
   std::string words;
   const size_t ranks = view.capacities.size(), nics = view.nics.size() / std::max<size_t>(1, ranks);
@@ -52,7 +52,7 @@ std::string in_words(const View& view) {
     NodeCapacity node(view.capacities[i]);
     for (size_t nic = 0; nic < nics; ++nic) node.nics[nic] = view.nics[i * nics + nic];
     if (!differ(codes_of(node, nics), codes_of({}, nics))) continue;
-    std::snprintf(one, sizeof one, "%snode %zu carries %.2f", words.empty() ? "" : ", ", i, node.whole);
+    std::snprintf(one, sizeof one, "%snode %zu has capacity %.2f", words.empty() ? "" : ", ", i, node.whole);
     words += one;
     for (size_t nic = 0; nic < nics; ++nic) {
       std::snprintf(one, sizeof one, "%s%.2f", nic == 0 ? " (its NICs " : ", ", node.nics[nic]);

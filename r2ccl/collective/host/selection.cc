@@ -144,7 +144,7 @@ Selection::Selection(Setting setting) : setting_(std::move(setting)) {
     }
   } else if (setting_.nodes > 1) {
     R2_INFO("NET/R2CCL: mode 3: %" PRIu64 " ranks on %" PRIu64
-            " nodes%s: how far all ranks of a node have come is not known, so NCCL's own choice stays",
+            " nodes%s: the progress of the ranks of a node is not known, so NCCL's own choice stays",
             setting_.ranks, setting_.nodes, setting_.communicator == 0 ? ", NCCL before 2.28" : "");
   }
   Registry& registry = Registry::get();
