@@ -294,7 +294,7 @@ class Channel {
   void look_for_owner(const Tick& tick);
 
   // paths (paths.cc)
-  void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)());
+  void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)(Job&));
   void retire(uint32_t id);
   void step_halves(const Tick& tick);
   void take_speed(int nic, int mbps);

@@ -8,10 +8,10 @@
 #include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
-void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*work)()) {
-  path.job = context_.workers->give(path.local_nic(), call, [it = &path, work](Job&) {
+void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*work)(Job&)) {
+  path.job = context_.workers->give(path.local_nic(), call, [it = &path, work](Job& job) {
     try {
-      it->outcome = (it->*work)();
+      it->outcome = (it->*work)(job);
     } catch (const std::bad_alloc&) {
       it->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
     }

@@ -278,8 +278,11 @@ void Sender::on_received(const wire::Received& received, const Tick& tick) {
 
 bool Sender::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
   Actions actions(*this, tick);
-  return sending_.on_fenced(actions, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
-                            fenced.segments);
+  if (!sending_.on_fenced(actions, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
+                          fenced.segments))
+    return false;
+  search_.receiver_has(sending_.reported());
+  return true;
 }
 
 Result<TestOutcome> Sender::test(Request& request) {

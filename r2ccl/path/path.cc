@@ -9,6 +9,29 @@
 #include <new>
 
 namespace r2ccl {
+namespace {
+
+// Each names the driver call that it is about to make, whose time is then its own.
+Result<verbs::QueuePair> make_pair(const verbs::Device& device, const verbs::CompletionQueue& queue,
+                                   const verbs::QueuePairLimits& limits, Job& job) {
+  job.calls("ibv_create_qp");
+  auto pair = verbs::QueuePair::create(device, queue, limits);
+  if (!pair) return pair;
+  job.calls("ibv_modify_qp to INIT");
+  if (auto done = pair->to_init(device); !done) return done.error();
+  return pair;
+}
+
+Result<void> connect_pair(verbs::QueuePair& pair, const verbs::Device& device,
+                          const verbs::RemoteQueuePair& remote, uint32_t our_psn, const Config& config,
+                          Job& job) {
+  job.calls("ibv_modify_qp to RTR");
+  if (auto done = pair.to_rtr(device, remote, config); !done) return done;
+  job.calls("ibv_modify_qp to RTS");
+  return pair.to_rts(device, our_psn, config);
+}
+
+}  // namespace
 
 std::shared_ptr<ChannelMemory> ChannelMemory::make() {
   void* memory =
@@ -33,8 +56,7 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
   limits.send_work_requests = kSendDepth;
   limits.receive_work_requests = kReceiveDepth + 1;
   limits.inline_bytes = sizeof(wire::CtsLine);
-  job.calls("ibv_create_qp");
-  auto pair = verbs::QueuePair::create(device, path->queue, limits);
+  auto pair = make_pair(device, path->queue, limits, job);
   if (!pair) return pair.error();
   path->data = std::move(*pair);
   job.calls("ibv_reg_mr");
@@ -52,8 +74,7 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
     path->probe_queue_ = std::move(*probe_queue);
     verbs::QueuePairLimits probe_limits;
     probe_limits.send_work_requests = 2;
-    job.calls("ibv_create_qp");
-    auto probe_pair = verbs::QueuePair::create(device, path->probe_queue_, probe_limits);
+    auto probe_pair = make_pair(device, path->probe_queue_, probe_limits, job);
     if (!probe_pair) return probe_pair.error();
     path->probe_pair_ = std::move(*probe_pair);
   }
@@ -64,8 +85,7 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
     path->flush_queue_ = std::move(*flush_queue);
     verbs::QueuePairLimits flush_limits;
     flush_limits.send_work_requests = 2;
-    job.calls("ibv_create_qp");
-    auto flush_pair = verbs::QueuePair::create(device, path->flush_queue_, flush_limits);
+    auto flush_pair = make_pair(device, path->flush_queue_, flush_limits, job);
     if (!flush_pair) return flush_pair.error();
     path->flush_pair_ = std::move(*flush_pair);
   }
@@ -90,17 +110,14 @@ Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& rem
                            Job& job) {
   remote_ = remote;
   verbs::RemoteQueuePair to{remote.address, remote.data_qp, remote.first_psn};
-  job.calls("ibv_modify_qp to RTR");
-  if (auto done = data.connect(device, to, first_psn_, config); !done) return done;
+  if (auto done = connect_pair(data, device, to, first_psn_, config, job); !done) return done;
   if (probe_pair_) {
     to.number = remote.probe_qp;
-    job.calls("ibv_modify_qp to RTR");
-    if (auto done = probe_pair_.connect(device, to, first_psn_, config); !done) return done;
+    if (auto done = connect_pair(probe_pair_, device, to, first_psn_, config, job); !done) return done;
   }
   if (flush_pair_) {  // to itself
     const verbs::RemoteQueuePair self{device.address(), flush_pair_.number(), first_psn_};
-    job.calls("ibv_modify_qp to RTR");
-    if (auto done = flush_pair_.connect(device, self, first_psn_, config); !done) return done;
+    if (auto done = connect_pair(flush_pair_, device, self, first_psn_, config, job); !done) return done;
   }
   return {};
 }
@@ -110,13 +127,15 @@ Result<void> Path::noted(Result<void> done) {
   return done;
 }
 
-Result<void> Path::fence_by_destroying() {
+Result<void> Path::fence_by_destroying(Job& job) {
+  job.calls("ibv_destroy_qp");
   auto done = noted(data.destroy());
   destroying_failed = !done;
   return done;
 }
 
 Result<void> Path::destroy(Job& job) {
+  job.calls("ibv_destroy_qp");
   if (data)
     if (auto done = noted(data.destroy()); !done) return done;
   job.calls("ibv_destroy_qp");
@@ -126,9 +145,16 @@ Result<void> Path::destroy(Job& job) {
   return probe_pair_ ? probe_pair_.destroy() : Result<void>();
 }
 
-Result<void> Path::start_fence() {
+void Path::destroy_queues(Job& job) {
+  for (verbs::CompletionQueue* it : {&queue, &probe_queue_, &flush_queue_}) {
+    job.calls("ibv_destroy_cq");
+    *it = {};
+  }
+}
+
+Result<void> Path::start_fence(Job& job) {
   if (!data) return {};
-  if (reports_nothing || !noted(data.to_error())) return fence_by_destroying();
+  if (reports_nothing || !noted(data.to_error())) return fence_by_destroying(job);
   // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that
   // was posted before it is back too, and what had arrived has been reported.
   const int send = data.post_write(work(kWorkSentinel, 1), &channel_memory->sentinel, 8, memory_lkey,
@@ -138,7 +164,7 @@ Result<void> Path::start_fence() {
   // and the caller polls until both queues are empty; so try again from there.
   if (send != 0) sentinels_missing_ |= 1;
   if (receive != 0) sentinels_missing_ |= 2;
-  static_cast<void>(flush_again());
+  static_cast<void>(flush_again(job));
   return {};
 }
 

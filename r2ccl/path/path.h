@@ -89,17 +89,20 @@ class Path {
                        Job& job);
 
   /// Starts to fence: the QP goes to ERR and a sentinel is posted behind everything on both queues.
-  Result<void> start_fence();
+  Result<void> start_fence(Job& job);
   /// The other way to fence, for a NIC that does not report flushes: without a QP nothing arrives either.
   /// What it had not reported counts as missing and is replayed. An error leaves things as they were. It is
   /// the driver's answer alone, which proves nothing once the device has failed.
-  Result<void> fence_by_destroying();
+  Result<void> fence_by_destroying(Job& job);
   /// A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
   /// request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere it changes
   /// nothing.
-  Result<void> flush_again() { return data ? noted(data.to_error()) : Result<void>(); }
+  Result<void> flush_again(Job& job) {
+    job.calls("ibv_modify_qp to ERR");
+    return data ? noted(data.to_error()) : Result<void>();
+  }
   /// Nobody wants it any more: it goes to ERR, so that nothing more arrives.
-  Result<void> give_up() { return data ? data.to_error() : Result<void>(); }
+  Result<void> give_up(Job&) { return data ? data.to_error() : Result<void>(); }
   /// All queue pairs. An error leaves what could not be destroyed.
   Result<void> destroy(Job& job);
   /// … and then the memory that they used. False: the NIC still has it.
@@ -107,6 +110,9 @@ class Path {
     job.calls("ibv_dereg_mr");
     return memory.deregister();
   }
+
+  /// … and then the completion queues.
+  void destroy_queues(Job& job);
 
   /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
   JobPtr job;

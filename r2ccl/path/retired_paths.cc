@@ -54,7 +54,7 @@ void give_memory_up(const std::shared_ptr<RetiredPaths::PathPtr>& held, int nic,
   Path& path = **held;
   if (path.device_fatals != fatals || !path.deregister(job) || path.device_fatals != fatals)
     return keep(workers, nic, held);
-  job.calls("ibv_destroy_cq");
+  path.destroy_queues(job);
   held->reset();
 }
 

@@ -34,9 +34,20 @@ class PathSearch {
   bool begin(uint64_t alive, uint64_t progress) {
     const bool is_new = progress != progress_ || alive - used_at_ > proven_after_;
     if (is_new) pathless_ = queued_ = 0;
+    before_ = {pathless_, queued_};
     looked_at_ = alive;
     progress_ = progress;
     return is_new;
+  }
+  /// Behind the fence of the path that was left the receiver has said what it has, in a number that grows
+  /// with it. If that is more than at the fence before, this path carried something, though nothing came
+  /// back: only time since it was left counts.
+  void receiver_has(uint64_t received) {
+    if (received == received_) return;
+    received_ = received;
+    pathless_ -= before_.pathless;
+    queued_ -= before_.queued;
+    before_ = {};
   }
   /// A path carries.
   void carries(uint64_t alive) { used_at_ = alive; }
@@ -66,7 +77,11 @@ class PathSearch {
  private:
   const uint64_t bound_, proven_after_;
   uint64_t pathless_ = 0, queued_ = 0;
-  uint64_t used_at_ = 0;  // when the active path became that
+  struct {
+    uint64_t pathless = 0, queued = 0;
+  } before_;               // until the last path was left
+  uint64_t received_ = 0;  // said at the fence before
+  uint64_t used_at_ = 0;   // when the active path became that
   uint64_t looked_at_ = 0;
   uint64_t progress_ = 0;  // when it began
 };

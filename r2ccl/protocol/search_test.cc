@@ -112,5 +112,41 @@ TEST(PathSearch, the_time_between_two_searches_does_not_count) {
   EXPECT_EQ(s.search.left(), kBound - 60 * kMs);
 }
 
+TEST(PathSearch, a_path_that_brought_the_receiver_something_ends_the_search) {
+  Searching s;
+  s.search.receiver_has(7);
+  s.goes_on(60);
+  s.search.carries(s.now);
+  EXPECT_FALSE(s.search.begin(s.now, 1)) << "nothing has come back over it";
+  s.goes_on(10);
+  EXPECT_EQ(s.search.left(), kBound - 70 * kMs);
+  s.search.receiver_has(8);
+  EXPECT_EQ(s.search.left(), kBound - 10 * kMs) << "since it was left";
+  s.search.receiver_has(8);
+  EXPECT_EQ(s.goes_on(1000), kBound / kMs - 10 + 1);
+}
+
+TEST(PathSearch, a_path_that_brought_the_receiver_nothing_does_not) {
+  Searching s;
+  s.search.receiver_has(7);
+  s.goes_on(60);
+  s.search.carries(s.now);
+  s.search.begin(s.now, 1);
+  s.search.receiver_has(7);
+  EXPECT_EQ(s.goes_on(1000), kBound / kMs - 60 + 1);
+}
+
+TEST(PathSearch, what_was_queued_before_a_path_carried_is_not_told) {
+  Searching s;
+  s.sight.queued = true;
+  s.goes_on(30);
+  s.search.carries(s.now);
+  s.search.begin(s.now, 1);
+  s.goes_on(5);
+  EXPECT_EQ(s.search.queued(), 35 * kMs);
+  s.search.receiver_has(1);
+  EXPECT_EQ(s.search.queued(), 5 * kMs);
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -44,6 +45,12 @@ class SendingEndOf {
   /// The receiver's ledger, of the newest fence.
   uint64_t report_first() const { return report_first_; }
   std::span<const uint16_t, kWindow> report() const { return report_; }
+  /// Grows with what the receiver has, by that ledger.
+  uint64_t reported() const {
+    uint64_t sum = report_first_ * 16;  // no message has more segments
+    for (const uint16_t segments : report_) sum += uint64_t(std::popcount(segments));
+    return sum;
+  }
 
   // --- time
   /// Nothing has come for long, although probes are answered.

@@ -47,20 +47,22 @@ Result<QueuePair> QueuePair::create(const Device& device, const CompletionQueue&
   }
   if (!pair.pair_) return failure("ibv_create_qp", device, errno);
   pair.inline_bytes_ = std::min(attributes.cap.max_inline_data, limits.inline_bytes);
+  return pair;
+}
 
+Result<void> QueuePair::to_init(const Device& device) {
   ibv_qp_attr init{};
   init.qp_state = IBV_QPS_INIT;
   init.pkey_index = device.pkey_index();
   init.port_num = device.port();
   init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int error = ibv_modify_qp(pair.pair_.get(), &init,
-                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  const int error =
+      ibv_modify_qp(pair_.get(), &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) return failure("ibv_modify_qp to INIT", device, error);
-  return pair;
+  return {};
 }
 
-Result<void> QueuePair::connect(const Device& device, const RemoteQueuePair& remote, uint32_t our_psn,
-                                const Config& config) {
+Result<void> QueuePair::to_rtr(const Device& device, const RemoteQueuePair& remote, const Config& config) {
   ibv_qp_attr rtr{};
   rtr.qp_state = IBV_QPS_RTR;
   rtr.path_mtu = ibv_mtu(std::min(device.address().mtu, remote.address.mtu));
@@ -78,11 +80,14 @@ Result<void> QueuePair::connect(const Device& device, const RemoteQueuePair& rem
     rtr.ah_attr.grh.hop_limit = 255;
     rtr.ah_attr.grh.traffic_class = uint8_t(config.traffic_class);
   }
-  int error = ibv_modify_qp(pair_.get(), &rtr,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const int error = ibv_modify_qp(pair_.get(), &rtr,
+                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (error != 0) return failure("ibv_modify_qp to RTR", device, error);
+  return {};
+}
 
+Result<void> QueuePair::to_rts(const Device& device, uint32_t our_psn, const Config& config) {
   ibv_qp_attr rts{};
   rts.qp_state = IBV_QPS_RTS;
   rts.timeout = uint8_t(config.ib_timeout);
@@ -90,9 +95,9 @@ Result<void> QueuePair::connect(const Device& device, const RemoteQueuePair& rem
   rts.rnr_retry = kRnrRetry;
   rts.sq_psn = our_psn;
   rts.max_rd_atomic = kReads;
-  error = ibv_modify_qp(pair_.get(), &rts,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                            IBV_QP_MAX_QP_RD_ATOMIC);
+  const int error = ibv_modify_qp(pair_.get(), &rts,
+                                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
   if (error != 0) return failure("ibv_modify_qp to RTS", device, error);
   return {};
 }

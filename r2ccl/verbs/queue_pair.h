@@ -25,13 +25,16 @@ struct RemoteQueuePair {
 class QueuePair {
  public:
   QueuePair() = default;
-  /// Creates an RC QP in INIT with remote read and write allowed. Both directions complete into `queue`.
+  /// Creates an RC QP. Both directions complete into `queue`.
   static Result<QueuePair> create(const Device& device, const CompletionQueue& queue,
                                   const QueuePairLimits& limits);
 
-  /// INIT → RTR → RTS. `our_psn` is what the other end was told.
-  Result<void> connect(const Device& device, const RemoteQueuePair& remote, uint32_t our_psn,
-                       const Config& config);
+  /// RESET → INIT, with remote read and write allowed.
+  Result<void> to_init(const Device& device);
+  /// INIT → RTR.
+  Result<void> to_rtr(const Device& device, const RemoteQueuePair& remote, const Config& config);
+  /// RTR → RTS. `our_psn` is what the other end was told.
+  Result<void> to_rts(const Device& device, uint32_t our_psn, const Config& config);
   /// Any state → ERR. When it returns, the NIC begins to flush what is posted; when it has, it places nothing
   /// more through this QP. Error kDeviceGone on EIO.
   Result<void> to_error() noexcept;

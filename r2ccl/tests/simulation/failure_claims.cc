@@ -239,9 +239,7 @@ void FailureClaims::check_driver(const std::string& text, int process) {
   ++findings_.verdict.claims.drivers;
   const Nic& nic = *fabric_.nics[size_t(process * plan_.nics + text[nic_at + 7] - '0')];
   const Time said = Time(std::atoll(text.c_str() + text.find(" for ", at) + 5)) * kMillisecond;
-  // One name stands for several calls, one after another (to RTR, to RTS).
-  const Time before = kMillisecond + 4 * nic.command_time;
-  if (nic.under_way.empty() || said > scheduler().now() - *nic.under_way.begin() + before)
+  if (nic.under_way.empty() || said > scheduler().now() - *nic.under_way.begin())
     findings_.violate("the log says that a driver has kept a call for longer than it has: " + text);
 }
 
