@@ -20,12 +20,13 @@ Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
   const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
   const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
+  TurnSight seen = sight(tick);
   for (size_t i = 0; i < kTurnActs; ++i) {
-    TurnSight seen = sight(tick);
     seen.closes = wants_to_close && !settling;
     if (!is_due(TurnAct(i), seen)) continue;
     const Urgency urgency = act(TurnAct(i), tick);
     if (ends_turn(TurnAct(i))) return urgency;
+    seen = sight(tick);  // an act may change it
   }
   return urgency(tick, settling);
 }
