@@ -358,8 +358,9 @@ class Channel {
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
   TurnSight sight(const Tick& tick) const;
+  void look(TurnSight& seen, const Tick& tick) const;
   Urgency act(TurnAct act, const Tick& tick);
-  Urgency urgency(const Tick& tick, bool settles) const;
+  Urgency urgency(const TurnSight& turn, bool settles, const Tick& tick) const;
   Urgency step_after_error(const Tick& tick);
   bool is_closing() const;
   void connection_broke(const Tick& tick);

@@ -16,23 +16,8 @@ void Channel::look_for_owner(const Tick& tick) {
   close_requested.store(true, std::memory_order_release);
 }
 
-Urgency Channel::step(const Tick& tick) {
-  look_for_owner(tick);
-  const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
-  const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
-  TurnSight seen = sight(tick);
-  for (size_t i = 0; i < kTurnActs; ++i) {
-    seen.closes = wants_to_close && !settling;
-    if (!is_due(TurnAct(i), seen)) continue;
-    const Urgency urgency = act(TurnAct(i), tick);
-    if (ends_turn(TurnAct(i))) return urgency;
-    seen = sight(tick);  // an act may change it
-  }
-  return urgency(tick, settling);
-}
-
-TurnSight Channel::sight(const Tick& tick) const {
-  TurnSight seen;
+// In place: what is returned in registers has to be packed and unpacked, which takes longer than the look.
+inline void Channel::look(TurnSight& seen, const Tick& tick) const {
   seen.failed = status() == Status::kFailed;
   seen.setting_up = setting_up();
   seen.late = tick.now > created_ + nanoseconds(context_.config.connect_bound);
@@ -45,6 +30,27 @@ TurnSight Channel::sight(const Tick& tick) const {
   seen.suspected = suspected_.load(std::memory_order_acquire);
   seen.phase = end_.phase();
   seen.own_fence = end_.own_fence();
+}
+
+Urgency Channel::step(const Tick& tick) {
+  look_for_owner(tick);
+  const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
+  const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
+  TurnSight seen;
+  look(seen, tick);
+  for (size_t i = 0; i < kTurnActs; ++i) {
+    seen.closes = wants_to_close && !settling;
+    if (!is_due(TurnAct(i), seen)) continue;
+    const Urgency urgency = act(TurnAct(i), tick);
+    if (ends_turn(TurnAct(i))) return urgency;
+    look(seen, tick);  // an act may change it
+  }
+  return urgency(seen, settling, tick);
+}
+
+TurnSight Channel::sight(const Tick& tick) const {
+  TurnSight seen;
+  look(seen, tick);
   return seen;
 }
 
@@ -132,8 +138,8 @@ Urgency Channel::step_after_error(const Tick& tick) {
   return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
 }
 
-Urgency Channel::urgency(const Tick& tick, bool settles) const {
-  UrgencySight seen{sight(tick)};
+Urgency Channel::urgency(const TurnSight& turn, bool settles, const Tick& tick) const {
+  UrgencySight seen{turn};
   seen.settles = settles;
   seen.probing = paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
   seen.asked = activity_.asks() || awaited();
