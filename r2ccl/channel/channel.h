@@ -189,8 +189,8 @@ class Channel {
   virtual void on_received(const wire::Received& /*received*/, const Tick& /*tick*/) {}
   /// True: it counts.
   virtual bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
-  /// Is something not confirmed yet that was sent?
-  virtual bool unconfirmed(Owned) { return false; }
+  /// Its program has closed it: may the receiver lack something of which the program has its buffer back?
+  virtual bool has_to_settle(Owned) { return false; }
   /// Does the receiver lack something of what was sent, by its last answer?
   virtual bool misses(Owned) const { return false; }
   /// The receiver waits, and what was sent is not confirmed. look_if_awaited(): is it still?
@@ -304,6 +304,7 @@ class Channel {
 
   // messages (messages.cc)
   void handle(const control::Message& message, const Tick& tick);
+  void take_in(const control::Message& message, const Tick& tick);
   void on_close(const control::Message& message);
   void peer_failed(const control::Message& message);
 

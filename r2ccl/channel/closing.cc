@@ -88,7 +88,7 @@ bool Channel::settles(const Tick& tick) {
   seen.greeted = greeted_;
   seen.failed = status() == Status::kFailed;
   seen.busy = busy();
-  seen.unconfirmed = unconfirmed(owned);
+  seen.unconfirmed = has_to_settle(owned);
   seen.unanswered = context_.left_unanswered(peer_.process(), tick.now);
   seen.lacks = misses(owned);
   seen.phase = end_.phase();

@@ -5,6 +5,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/protocol/hearing.h"
 
 namespace r2ccl {
 namespace {
@@ -13,6 +14,21 @@ namespace {
 template <typename T, typename Take>
 void with(const control::Message& message, Take&& take) {
   if (auto payload = message.as<T>()) take(*payload);
+}
+
+Word word_of(wire::Type type) {
+  switch (type) {
+    case wire::Type::kRefuse:
+    case wire::Type::kFail:
+      return Word::kFailure;
+    case wire::Type::kHello:
+    case wire::Type::kWelcome:
+      return Word::kGreeting;
+    case wire::Type::kClose:
+      return Word::kClose;
+    default:
+      return Word::kOther;
+  }
 }
 
 }  // namespace
@@ -92,15 +108,29 @@ void Channel::peer_failed(const control::Message& message) {
 
 void Channel::handle(const control::Message& message, const Tick& tick) {
   const auto type = wire::Type(message.type);
-  if (type == wire::Type::kRefuse || type == wire::Type::kFail) return peer_failed(message);
-  if (!greeted_) return handle_greeting(type, message, tick);
-  if (type == wire::Type::kReceived) {
+  if (type == wire::Type::kReceived && greeted_) {  // … whatever this end has come to: the process answers
     closing_.heard();
     context_.unanswered.erase(peer_.process());
   }
-  if (type == wire::Type::kClose) return on_close(message);
-  if (closing_.begun() || status() == Status::kFailed) return;
+  switch (hearing(word_of(type), {greeted_, closing_.begun(), status() == Status::kFailed})) {
+    case Hearing::kFail:
+      return peer_failed(message);
+    case Hearing::kGreet:
+      return handle_greeting(type, message, tick);
+    case Hearing::kPeerClosed:
+      return on_close(message);
+    case Hearing::kNoteClosed:
+      return closing_.peer_has_closed();
+    case Hearing::kTakeIn:
+      return take_in(message, tick);
+    case Hearing::kIgnore:
+      return;
+  }
+}
+
+void Channel::take_in(const control::Message& message, const Tick& tick) {
   using wire::PathMessage;
+  const auto type = wire::Type(message.type);
   switch (type) {
     case wire::Type::kOpen:
       return with<wire::Open>(message, [&](const auto& m) { on_open(m); });
@@ -136,10 +166,8 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
   }
 }
 
-// What it says of messages is of no use to an end that is closed, or has failed.
 void Channel::on_close(const control::Message& message) {
   const OwnershipGuard owned(ownership_);
-  if (closing_.begun() || status() == Status::kFailed) return closing_.peer_has_closed();
   with<wire::Close>(message, [&](const auto& m) {
     closing_.peer_has_closed();
     peer_closed(m, owned);

@@ -30,7 +30,7 @@ class Receiver final : public Channel {
   Path* standing_still(Owned) const override;
   void waited(bool patient, Owned) override;
   bool lacking(Owned) const override { return receiving_.waits(); }
-  wire::Close closing_message() const override { return {receiving_.ledger.received()}; }
+  wire::Close closing_message() const override { return {receiving_.last_ack(AllRules())}; }
   void peer_closed(const wire::Close&, Owned) override {}
   // --- paths (receiver_paths.cc)
   void step_paths(const Tick& tick) override;

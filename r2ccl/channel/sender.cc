@@ -246,9 +246,9 @@ void Sender::waited(bool /*patient*/, Owned owned) {
   sending_.waited(host);
 }
 
-bool Sender::unconfirmed(Owned owned) {
-  read_confirmation(owned);
-  return context_.strict_ack() && sending_.unconfirmed();
+bool Sender::has_to_settle(Owned owned) {
+  Host host(*this, owned);
+  return sending_.has_to_settle(host);
 }
 
 void Sender::look_if_awaited() {

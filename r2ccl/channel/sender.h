@@ -27,11 +27,9 @@ class Sender final : public SenderPaths {
   bool rests(const Path& path, Owned) const override;
   bool lacking(Owned) const override;
   wire::Close closing_message() const override { return {}; }
-  void peer_closed(const wire::Close& close, Owned) override { sending_.ledger.confirmed(close.received); }
-  bool waits_for_nic_alone(Owned) const override {
-    return sending_.ledger.confirmed() == sending_.ledger.next();
-  }
-  void nothing_is_sent(Owned) override { sending_.ledger.released(sending_.ledger.confirmed()); }
+  void peer_closed(const wire::Close& close, Owned) override { sending_.peer_closed(close.received); }
+  bool waits_for_nic_alone(Owned) const override { return sending_.waits_for_nic_alone(); }
+  void nothing_is_sent(Owned) override { sending_.nothing_is_sent(); }
   /// What the protocol asks of the sender (sending.h), and of the messages sent (sent.h).
   class Host;
   struct Messages;
@@ -45,7 +43,7 @@ class Sender final : public SenderPaths {
   void on_ack_query(uint64_t received, Owned) override;
   void on_received(const wire::Received& received, const Tick& tick) override;
   bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
-  bool unconfirmed(Owned) override;
+  bool has_to_settle(Owned) override;
   bool misses(Owned) const override { return sending_.misses(); }
   bool awaited() const override { return sending_.awaited(); }
   void look_if_awaited() override;

@@ -61,6 +61,12 @@ class ReceivingEndOf {
     host.send_received(ledger.received(), ledger.segments(ledger.received()));
   }
 
+  /// The program has closed this end: what goes with kClose, behind which nothing follows.
+  template <class Rules>
+  uint64_t last_ack(const Rules& rules) const {
+    return rules.holds(Rule::kLastAck) ? ledger.received() : 0;
+  }
+
   // --- paths
   /// A path has been fenced at both ends, and another carries, or the active one goes on. `room`: for all
   /// CTS entries.

@@ -46,6 +46,13 @@ enum class Rule : uint8_t {
   kOneFence,           ///< if the sender cannot fence, the receiver's fence suffices
   kRefusedNotFenced,   ///< a device that refuses commands does not count as fenced
   kKernelFence,        ///< if the receiver cannot fence, the sender's fence does not suffice
+  kSettle,             ///< copies: a sender that is closed stays until the receiver has what was sent
+  kLastAck,            ///< a receiver that is closed says what it has received
+};
+
+/// All of them hold: a channel's.
+struct AllRules {
+  static constexpr bool holds(Rule) { return true; }
 };
 
 }  // namespace r2ccl

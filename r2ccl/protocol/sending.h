@@ -75,6 +75,22 @@ class SendingEndOf {
     return unconfirmed();
   }
 
+  // --- the end
+  /// The program has closed this end. Is there something of which it has its buffer back, and the receiver
+  /// may lack it?
+  template <class Host>
+  bool has_to_settle(Host& host) {
+    if (!host.holds(Rule::kSettle)) return false;
+    host.look(false);
+    return host.acknowledges() && unconfirmed();
+  }
+  /// The receiver has closed its end, and says what it has received.
+  void peer_closed(uint64_t received) { ledger.confirmed(received); }
+  /// It has everything: a request that is open waits for the report of this end's NIC.
+  bool waits_for_nic_alone() const { return !unconfirmed(); }
+  /// … which no NIC gives any more: all queue pairs are destroyed.
+  void nothing_is_sent() { ledger.released(ledger.confirmed()); }
+
   // --- the peer
   /// The receiver has everything before `received`, and waits. Should it wait for a message of which the
   /// program has its buffer back, then nobody but the watchdog looks for it here, and for what became of the

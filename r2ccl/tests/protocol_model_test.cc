@@ -141,6 +141,23 @@ const Bounds kCopies[] = {
     {.messages = 2, .copies = true, .paths = 4, .lanes = 1, .rests = 1, .breaks = 1, .duplicates = 1},
     {.messages = 2, .copies = true, .paths = 4, .lanes = 1, .breaks = 1, .lost_immediates = 1},
 };
+// To the end, when both are closed.
+const Bounds kClosing[] = {
+    {.messages = 2, .paths = 2, .breaks = 1, .closes = true},
+    {.messages = 2, .paths = 3, .breaks = 2, .closes = true},
+    {.messages = 1, .paths = 3, .standby = true, .breaks = 1, .early = 1, .closes = true},
+    {.messages = 2,
+     .paths = 3,
+     .lost_completions = 1,
+     .lost_immediates = 1,
+     .lost_writes = 1,
+     .closes = true},
+    {.messages = 2, .copies = true, .paths = 2, .breaks = 1, .closes = true},
+    {.messages = 2, .copies = true, .paths = 3, .breaks = 1, .lost_immediates = 1, .closes = true},
+    {.messages = 2, .copies = true, .paths = 3, .lost_completions = 1, .lost_immediates = 1, .closes = true},
+    {.messages = 1, .copies = true, .paths = 3, .lanes = 1, .breaks = 1, .closes = true},
+    {.messages = 1, .copies = true, .paths = 3, .closes = true, .gone = 1},
+};
 const Bounds kDeepCopies[] = {
     {.messages = 4, .copies = true, .paths = 4, .breaks = 2, .lost_immediates = 1},
     {.messages = 2, .copies = true, .paths = 4, .standby = true, .breaks = 2, .early = 1},
@@ -166,6 +183,21 @@ const Bounds kDeepLanes[] = {
     {.messages = 2, .paths = 4, .lanes = 1, .rests = 1, .breaks = 2},
     {.messages = 1, .paths = 5, .lanes = 1, .rests = 1, .breaks = 2, .early = 1},
     {.messages = 2, .segments = 2, .paths = 4, .lanes = 1, .breaks = 1, .lost_immediates = 1},
+};
+const Bounds kDeepClosing[] = {
+    {.messages = 3, .paths = 4, .breaks = 2, .lost_immediates = 1, .lost_writes = 1, .closes = true},
+    {.messages = 2, .copies = true, .paths = 3, .standby = true, .breaks = 1, .early = 1, .closes = true},
+    {.messages = 2, .copies = true, .paths = 4, .breaks = 2, .lost_immediates = 1, .closes = true},
+    {.messages = 2,
+     .copies = true,
+     .paths = 4,
+     .lanes = 1,
+     .breaks = 1,
+     .lost_immediates = 1,
+     .closes = true},
+    {.messages = 2, .paths = 3, .lanes = 1, .breaks = 2, .closes = true},
+    {.messages = 2, .paths = 4, .closes = true, .frozen = 2, .destroy_fences = true},
+    {.messages = 2, .paths = 3, .closes = true, .gone = 2},
 };
 const Bounds kDeepGone[] = {
     {.messages = 2, .paths = 3, .standby = true, .gone = 2},
@@ -243,13 +275,19 @@ const Without kRules[] = {
     {Rule::kDropReceiversPath,
      "half of a path is left behind",
      {.messages = 1, .paths = 3, .lanes = 1, .rests = 1, .breaks = 2}},
+    {Rule::kSettle,
+     "an error although a path lives",
+     {.messages = 1, .copies = true, .paths = 2, .lost_immediates = 1, .closes = true}},
+    {Rule::kLastAck, "an error although a path lives", {.messages = 1, .paths = 1, .closes = true}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Model, Protocol, ::testing::ValuesIn(kEach));
 INSTANTIATE_TEST_SUITE_P(Gone, Protocol, ::testing::ValuesIn(kGone));
 INSTANTIATE_TEST_SUITE_P(Lanes, Protocol, ::testing::ValuesIn(kLanes));
 INSTANTIATE_TEST_SUITE_P(Copies, Protocol, ::testing::ValuesIn(kCopies));
+INSTANTIATE_TEST_SUITE_P(Closing, Protocol, ::testing::ValuesIn(kClosing));
 INSTANTIATE_TEST_SUITE_P(Copies, DeepProtocol, ::testing::ValuesIn(kDeepCopies));
+INSTANTIATE_TEST_SUITE_P(Closing, DeepProtocol, ::testing::ValuesIn(kDeepClosing));
 INSTANTIATE_TEST_SUITE_P(Gone, DeepProtocol, ::testing::ValuesIn(kDeepGone));
 INSTANTIATE_TEST_SUITE_P(Model, DeepProtocol, ::testing::ValuesIn(kDeep));
 INSTANTIATE_TEST_SUITE_P(Lanes, DeepProtocol, ::testing::ValuesIn(kDeepLanes));

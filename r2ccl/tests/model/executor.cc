@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "r2ccl/protocol/choice.h"
+#include "r2ccl/protocol/hearing.h"
 #include "r2ccl/protocol/search.h"
 #include "r2ccl/protocol/watchdog.h"
 
@@ -73,7 +74,7 @@ struct Model::Executor::Actions {
     return f();
   }
 
-  bool may_leave() const { return true; }
+  bool may_leave() const { return s.goes_on(end); }
   void leaving(uint32_t, uint32_t) const {}
   void fence(uint32_t path, bool tell) const {
     if (tell) send_migrate(path);
@@ -508,7 +509,25 @@ void Model::Executor::drop(int end, int path, bool tell) {
 }
 
 void Model::Executor::hear(int end, Control m) {
-  if (w.failed[end]) return;
+  const Word word = m.say == Say::kFail ? Word::kFailure : m.say == Say::kClose ? Word::kClose : Word::kOther;
+  switch (hearing(word, {.closed = w.closed[end], .failed = w.failed[end]})) {
+    case Hearing::kNoteClosed:
+      w.peer_closed[end] = true;
+      return;
+    case Hearing::kPeerClosed:
+      w.peer_closed[end] = true;
+      if (end == kSender) w.sender.peer_closed(m.number);
+      return;
+    case Hearing::kFail:
+      w.failed[end] = !w.closed[end];
+      return;
+    case Hearing::kGreet:
+      return violate("two ends greet each other again");
+    case Hearing::kIgnore:
+      return;
+    case Hearing::kTakeIn:
+      break;
+  }
   Half* h = m.path != 0 ? &half(end, m.path) : nullptr;
   Actions actions{*this, end};
   ChannelEnd channel_end(w.end(end), actions);
@@ -549,10 +568,10 @@ void Model::Executor::hear(int end, Control m) {
     case Say::kAsk:
       return w.sender.on_wait(actions, m.number);
     case Say::kReceived:
+      w.answered = true;
       return w.sender.on_received(actions, Messages{*this}, m.number, m.segments[0]);
     case Say::kFail:
-      w.failed[end] = true;
-      return;
+    case Say::kClose:
     case Say::kNothing:
       return;
   }
@@ -562,6 +581,84 @@ void Model::Executor::fail(int end, bool excused) {
   if (!excused) violate("an error although a path lives");
   w.failed[end] = true;
   say(1 - end, {Say::kFail});
+}
+
+// --- the end
+
+void Model::Executor::close(int end) {
+  w.closes[end] = true;
+  if (end == kSender) w.answered = false;
+  w.asked = 0;
+}
+
+// The real clock of closing, from its first look.
+SettleSight Model::Executor::see_settling() {
+  Actions actions{*this, kSender};
+  SettleSight seen;
+  seen.unconfirmed = w.sender.has_to_settle(actions);
+  seen.lacks = w.sender.misses();
+  seen.phase = w.end(kSender).phase();
+  return seen;
+}
+
+void Model::Executor::look_at_closing(int end) {
+  Closing closing;
+  if (w.peer_closed[end]) closing.peer_has_closed();
+  if (end == kReceiver || closing.settle(1, see_settling()) != Closing::Settling::kAsk) begin_closing(end);
+}
+
+void Model::Executor::ask_at_end() {
+  ++w.asked;
+  Actions actions{*this, kSender};
+  w.sender.on_wait(actions, 0);
+}
+
+// Nothing moves until the time is over.
+void Model::Executor::settled() {
+  Closing closing;
+  uint64_t now = 1;
+  const SettleSight seen = see_settling();
+  (void)closing.settle(now, seen);
+  if (w.answered) closing.heard();
+  while (closing.settle(now, seen) == Closing::Settling::kAsk && now < 2 * Closing::kLingerNs)
+    now += Closing::kSettleNs / 2;
+  if (now >= 2 * Closing::kLingerNs) return violate("a closed end settles for ever");
+  begin_closing(kSender);
+}
+
+void Model::Executor::begin_closing(int end) {
+  w.closed[end] = true;
+  Actions actions{*this, end};
+  say(1 - end, {Say::kClose, 0, 0, uint8_t(end == kReceiver ? w.receiver.last_ack(actions) : 0)});
+  leave_paths(end);
+}
+
+void Model::Executor::leave_paths(int end) {
+  for (int path = 1; path <= bounds_.paths; ++path) {
+    Half& h = half(end, path);
+    if (h.life == Life::kNever || h.life == Life::kGone) continue;
+    if (h.pair == Pair::kReady && !h.gone) h.pair = Pair::kError;
+    h.life = Life::kRetired;
+    h.failed = false;
+  }
+  if (end == kSender) w.opening = 0;
+}
+
+void Model::Executor::leave_for_nic() {
+  Closing closing;
+  if (closing.look(1, true, true) != Closing::Lacking::kWait ||
+      closing.look(2 + Closing::kLastAckNs, true, true) != Closing::Lacking::kLeave)
+    return violate("the last acknowledgement is not waited for, or for ever");
+  w.left_for_good = true;
+  leave_paths(kSender);
+}
+
+void Model::Executor::give_up_lacking(int end) {
+  Closing closing;
+  if (closing.look(1, true, false) != Closing::Lacking::kWait ||
+      closing.look(2 + Closing::kLingerNs, true, false) != Closing::Lacking::kLost)
+    return violate("what is lacking is not waited for, or for ever");
+  fail(end, bounds_.runs_out || all_broken());
 }
 
 // --- after every step
@@ -592,6 +689,8 @@ void Model::Executor::release() {
 
 void Model::Executor::settle() {
   release();
+  for (const int end : {kSender, kReceiver})
+    if (w.closes[end] && is_open(end)) look_at_closing(end);
   Actions actions{*this, kSender};
   w.sender.look_if_awaited(actions);
   for (int index = 0; index < int(w.sender.ledger.next()) * bounds_.segments; ++index) {

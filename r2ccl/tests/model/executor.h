@@ -4,6 +4,7 @@
 #pragma once
 
 #include "r2ccl/protocol/choice.h"
+#include "r2ccl/protocol/closing.h"
 #include "r2ccl/tests/model/world.h"
 
 namespace r2ccl::model {
@@ -40,6 +41,15 @@ class Model::Executor {
   bool may_rest(int path);
   bool stands_still(int path);
   bool all_broken() const;
+  bool is_open(int end) const { return !w.failed[end] && !w.closed[end]; }
+  /// … and so is the other end: it may migrate.
+  bool goes_on(int end) const { return is_open(end) && !w.peer_closed[end]; }
+  bool may_close(int end) const;
+  bool settles() const { return w.closes[kSender] && is_open(kSender); }
+  bool may_ask_at_end();
+  bool may_leave_for_nic();
+  bool nothing_is_sent();
+  bool lacks(int end) const;  ///< what does not come any more
 
   // --- the application and the data path ---
   /// `on`: the path of each segment; a broken one may refuse.
@@ -58,6 +68,13 @@ class Model::Executor {
   void deliver_stale(int path);
   void acknowledge(int path, bool mute);
   void land(int path, bool vanish);
+
+  // --- the end ---
+  void close(int end);
+  void ask_at_end();
+  void settled();
+  void leave_for_nic();
+  void give_up_lacking(int end);
 
   // --- migration ---
   void leave(int end, int path, int target = 0);
@@ -88,6 +105,10 @@ class Model::Executor {
   struct Actions;
   struct SearchActions;
   struct WatchActions;
+  SettleSight see_settling();
+  void look_at_closing(int end);
+  void begin_closing(int end);
+  void leave_paths(int end);
   struct Messages;
   void violate(const char* what) {
     if (!w.violation) w.violation = what;

@@ -102,6 +102,33 @@ bool Model::Executor::all_broken() const {
   return std::all_of(w.link.begin(), w.link.begin() + bounds_.paths, [](const Link& l) { return l.broken; });
 }
 
+bool Model::Executor::may_close(int end) const {
+  const auto all = uint8_t((1u << messages()) - 1);
+  return bounds_.closes && is_open(end) && !w.closes[end] &&
+         (end == kSender ? w.given_back : w.completed) == all;
+}
+
+bool Model::Executor::may_ask_at_end() {
+  return settles() && !w.peer_closed[kSender] && !w.sender.ack_query().asked();
+}
+
+bool Model::Executor::may_leave_for_nic() {
+  return is_open(kSender) && w.peer_closed[kSender] && !w.left_for_good && open_messages(kSender) &&
+         w.sender.waits_for_nic_alone();
+}
+
+bool Model::Executor::nothing_is_sent() {
+  if (!is_open(kSender) || !w.left_for_good || !open_messages(kSender)) return false;
+  for (int path = 1; path <= bounds_.paths; ++path)
+    if (const Pair pair = half(kSender, path).pair; pair != Pair::kNone && pair != Pair::kDead) return false;
+  return true;
+}
+
+bool Model::Executor::lacks(int end) const {
+  return is_open(end) && w.peer_closed[end] && open_messages(end) &&
+         (end == kReceiver || !w.sender.waits_for_nic_alone());
+}
+
 // --- the application and the data path
 // ----------------------------------------------------------------------
 

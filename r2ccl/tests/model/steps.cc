@@ -22,6 +22,7 @@ class Model::Expansion {
     application();
     nics();
     migration();
+    closing();
     control();
     timeouts();
     return own;
@@ -48,6 +49,7 @@ class Model::Expansion {
   void nics();
   void migration();
   void choice();
+  void closing();
   void control();
   void timeouts();
 
@@ -58,7 +60,8 @@ class Model::Expansion {
   World scratch_;
   Executor now{bounds_, without_, scratch_};  // for questions only
   size_t own = 0;
-  const bool alive[2] = {!world.failed[kSender], !world.failed[kReceiver]};
+  const bool alive[2] = {now.is_open(kSender), now.is_open(kReceiver)};
+  const bool goes_on[2] = {now.goes_on(kSender), now.goes_on(kReceiver)};
 };
 
 size_t Model::expand(const World& world, std::vector<World>& next) const {
@@ -174,7 +177,7 @@ void Model::Expansion::nics() {
           w.link[size_t(path - 1)].half[end].pair = Pair::kDead;
         });
       }
-      if (h.life == Life::kStandby && alive[end] && (l.broken || world.early < bounds_.early)) {
+      if (h.life == Life::kStandby && goes_on[end] && (l.broken || world.early < bounds_.early)) {
         here.event = l.broken ? Event::kGiveUp : Event::kGiveUpForNothing;
         const bool fault = !l.broken;
         const auto give_up = [=](Executor& s, World& w) {
@@ -192,7 +195,7 @@ void Model::Expansion::nics() {
 
 void Model::Expansion::migration() {
   for (const int end : {kSender, kReceiver}) {
-    if (!alive[end]) continue;
+    if (!goes_on[end]) continue;
     const int active = now.running(end) ? now.active(end) : 0;
     for (int path = 1; path <= bounds_.paths && active != 0; ++path) {
       if (!now.carries(end, path)) continue;
@@ -232,9 +235,9 @@ void Model::Expansion::migration() {
                      [=](Executor& s, World&) { s.look_at_fence(end, pretends); });
     }
   }
-  if (alive[kSender] && world.end(kSender).phase() == Phase::kUnfenced)
+  if (goes_on[kSender] && world.end(kSender).phase() == Phase::kUnfenced)
     step({Event::kNeither, kSender}, [](Executor& s, World&) { s.give_fence_up(); });
-  if (alive[kSender]) {
+  if (goes_on[kSender]) {
     if (world.end(kSender).phase() == Phase::kChoosing)
       choice();
     else if (bounds_.standby && now.running(kSender) && now.may_open())
@@ -281,6 +284,18 @@ void Model::Expansion::choice() {
     });
 }
 
+// What the programs do at the end, and what the ends wait for then.
+void Model::Expansion::closing() {
+  for (const int end : {kSender, kReceiver})
+    if (now.may_close(end)) own_step({Event::kClose, u8(end)}, [=](Executor& s, World&) { s.close(end); });
+  if (now.may_ask_at_end() && world.asked < kMostAsked)
+    own_step({Event::kSettleAsk, kSender}, [](Executor& s, World&) { s.ask_at_end(); });
+  if (now.may_leave_for_nic())
+    own_step({Event::kLeaveForNic, kSender}, [](Executor& s, World&) { s.leave_for_nic(); });
+  if (now.nothing_is_sent())
+    own_step({Event::kNothingSent, kSender}, [](Executor&, World& w) { w.sender.nothing_is_sent(); });
+}
+
 void Model::Expansion::control() {
   for (const int end : {kSender, kReceiver}) {
     const Queue& queue = world.to[end];
@@ -298,7 +313,7 @@ void Model::Expansion::control() {
       });
       if (world.duplicates < bounds_.duplicates && world.again.say == Say::kNothing &&
           message.say != Say::kOpen && message.say != Say::kOpened && message.say != Say::kFail &&
-          (message.say != Say::kRest || without_ == Rule::kRestOnce))
+          message.say != Say::kClose && (message.say != Say::kRest || without_ == Rule::kRestOnce))
         step({Event::kHear, u8(end), message.path, 1, message}, [=](Executor& s, World& w) {
           ++w.duplicates;
           w.again = message;
@@ -329,21 +344,26 @@ void Model::Expansion::timeouts() {
         act(s, w);
       });
   };
-  if ((quiet || hasty) && alive[kSender] && now.may_query_ack() && world.asked < kMostAsked)
+  if ((quiet || hasty) && goes_on[kSender] && now.may_query_ack() && world.asked < kMostAsked)
     timeout({Event::kAckQuery, kSender}, [](Executor& s, World& w) {
       ++w.asked;
       s.query_ack();
     });
-  if ((quiet || hasty) && alive[kReceiver] && now.may_request_retransmit() &&
+  if ((quiet || hasty) && goes_on[kReceiver] && now.may_request_retransmit() &&
       world.requested < 1 + bounds_.copies + bounds_.lost_writes)
     timeout({Event::kRequestRetransmit, kReceiver, u8(now.active(kReceiver))}, [](Executor& s, World& w) {
       ++w.requested;
       s.request_retransmit();
     });
   for (int path = 1; path <= bounds_.paths; ++path)
-    if (quiet && alive[kSender] && now.stands_still(path))
+    if (quiet && goes_on[kSender] && now.stands_still(path))
       own_step({Event::kStuckQueuePair, kSender, u8(path)},
                [=](Executor& s, World&) { s.leave_standing_still(path); });
+  if (own != 0) return;  // the longest of all
+  if (now.settles()) own_step({Event::kSettled, kSender}, [](Executor& s, World&) { s.settled(); });
+  for (const int end : {kSender, kReceiver})
+    if (now.lacks(end))
+      own_step({Event::kLacks, u8(end)}, [=](Executor& s, World&) { s.give_up_lacking(end); });
 }
 
 }  // namespace r2ccl::model

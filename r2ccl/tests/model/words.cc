@@ -41,6 +41,8 @@ std::string text(const Control& m) {
       return "'I have received everything before message " + std::to_string(m.number) + ", and wait: ask me'";
     case Say::kNic:
       return "'my NIC of " + of + " is lost'";
+    case Say::kClose:
+      return "'I am closed, and have received everything before message " + std::to_string(m.number) + "'";
     case Say::kNothing:
       break;
   }
@@ -149,6 +151,18 @@ std::string Model::words(const World& world) const {
       return "sender: the kernel does not stop the receiver's device in time: fails";
     case Event::kRestLane:
       return "sender: lets " + path + " rest";
+    case Event::kClose:
+      return who + ": its program closes it";
+    case Event::kSettleAsk:
+      return "sender: is to close, and asks";
+    case Event::kSettled:
+      return "sender: is to close, and has asked for long enough: closes";
+    case Event::kLeaveForNic:
+      return "sender: only its NIC's report is missing: leaves all paths";
+    case Event::kNothingSent:
+      return "sender: its queue pairs are destroyed: nothing is sent any more";
+    case Event::kLacks:
+      return who + ": the other end is closed, and something is lacking: fails";
   }
   return "?";
 }
@@ -170,6 +184,7 @@ std::string describe(const Bounds& b) {
   add(b.lost_writes, "lost writes");
   add(b.duplicates, "duplicates");
   add(b.gone, "devices removed");
+  if (b.closes) out += ", both ends closed";
   add(b.frozen, b.destroy_fences ? "frozen NICs (destroyed)" : "frozen NICs");
   return out;
 }
@@ -210,7 +225,9 @@ const char* name(Rule rule) {
                                            "watch_after_request",
                                            "one_fence",
                                            "refused_not_fenced",
-                                           "kernel_fence"};
+                                           "kernel_fence",
+                                           "settle",
+                                           "last_ack"};
   return kNames[size_t(rule)];
 }
 

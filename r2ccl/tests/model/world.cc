@@ -24,13 +24,14 @@ World Model::initial() const {
 }
 
 const char* Model::at_end(const World& world) const {
+  const auto is_over = [&](int end) { return world.failed[end] || world.closed[end]; };
   if (world.failed[kSender] || world.failed[kReceiver])
-    return world.failed[kSender] && world.failed[kReceiver]
-               ? nullptr
-               : "one end has failed, and the other waits for ever";
+    return is_over(kSender) && is_over(kReceiver) ? nullptr
+                                                  : "one end has failed, and the other waits for ever";
   const auto all = uint8_t((1u << bounds_.messages) - 1);
   if (world.completed != all || world.given_back != all)
     return "messages are open, and nothing happens any more";
+  if (bounds_.closes) return is_over(kSender) && is_over(kReceiver) ? nullptr : "an end is never closed";
   const bool dead = bounds_.runs_out || std::all_of(world.link.begin(), world.link.begin() + bounds_.paths,
                                                     [](const Link& link) { return link.broken; });
   for (const int e : {kSender, kReceiver})
@@ -70,6 +71,11 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
       for (const uint8_t value : m.segments) put(value);
       if (bounds_.gone > 0) put(m.cannot);
     }
+  }
+  if (bounds_.closes) {
+    for (const int e : {kSender, kReceiver})
+      put(world.closes[e] | world.closed[e] << 1 | world.peer_closed[e] << 2);
+    put(world.answered | world.left_for_good << 1);
   }
   put(world.sender.ledger.next());
   put(world.sender.ledger.confirmed());

@@ -41,6 +41,7 @@ struct Bounds {
   int planned = 0;           ///< migrations to a path that stands by (failback)
   int duplicates = 0;        ///< a control message of the migration comes once more, at any later time
   bool runs_out = false;     ///< an error is none that comes when every path has been used up
+  bool closes = false;       ///< the programs close their ends when they have nothing open any more
   int frozen = 0;            ///< a NIC that reports nothing any more, not even flushes
   bool destroy_fences =
       false;  ///< a frozen NIC's queue pair is destroyed instead, unseen completions with it
@@ -98,14 +99,15 @@ enum class Say : uint8_t {
   kRest,
   kAsk,
   kNic,
+  kClose,
 };
 
 struct Control {
   Say say = Say::kNothing;
   uint8_t epoch = 0;
   uint8_t path = 0;
-  uint8_t number = 0;  ///< kFenced: first incomplete message; kReceived: messages received, and of the next
-                       ///< one segments[0]
+  uint8_t number = 0;  ///< kFenced: first incomplete message; kReceived, kClose: messages received, and of
+                       ///< the next one segments[0]
   std::array<uint8_t, kWindow> segments{};
   bool cannot = false;  ///< kFenced: this end cannot
 };
@@ -153,6 +155,12 @@ enum class Event : uint8_t {
   kRemove,
   kStopped,
   kNeither,
+  kClose,
+  kSettleAsk,
+  kSettled,
+  kLeaveForNic,
+  kNothingSent,
+  kLacks,
 };
 struct Step {
   Event event = Event::kNone;
@@ -173,11 +181,16 @@ struct World {
   const MigrationEnd& end(int e) const { return e == kSender ? sender.migration : receiver.migration; }
   bool connected = false;  ///< the receiver has used a path
   bool failed[2] = {false, false};
-  uint8_t given_back = 0;               ///< messages whose send buffer is the application's again: bits
-  uint8_t completed = 0;                ///< messages whose receive was reported: bits
-  uint8_t in_memory = 0;                ///< segments that have been written: bits
-  std::array<uint8_t, kWindow> ring{};  ///< the sender's: message + 1 of each line
-  uint8_t opening = 0;                  ///< path that the sender is opening
+  bool closes[2] = {false, false};       ///< its program has closed the end …
+  bool closed[2] = {false, false};       ///< … which has settled, and said so
+  bool peer_closed[2] = {false, false};  ///< it has heard so
+  bool answered = false;                 ///< the sender, since it settles
+  bool left_for_good = false;            ///< the sender's paths: only its NIC's reports are missing
+  uint8_t given_back = 0;                ///< messages whose send buffer is the application's again: bits
+  uint8_t completed = 0;                 ///< messages whose receive was reported: bits
+  uint8_t in_memory = 0;                 ///< segments that have been written: bits
+  std::array<uint8_t, kWindow> ring{};   ///< the sender's: message + 1 of each line
+  uint8_t opening = 0;                   ///< path that the sender is opening
   uint8_t next_path = 2;
   uint8_t asked = 0, requested = 0;               ///< timeouts since something moved
   std::array<uint8_t, kSegmentsInAll> carrier{};  ///< sender: the path of each segment, 0: none that matters
