@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which control messages an end takes in: all that it may be in, with each kind of message.
+#include "r2ccl/protocol/hearing.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr Word kAll[] = {Word::kFailure, Word::kGreeting, Word::kClose, Word::kOther};
+
+TEST(Hearing, an_end_that_is_in_use_takes_in_everything) {
+  EXPECT_EQ(hearing(Word::kOther, {}), Hearing::kTakeIn);
+  EXPECT_EQ(hearing(Word::kClose, {}), Hearing::kPeerClosed);
+}
+
+TEST(Hearing, nothing_comes_before_the_greeting) {
+  for (const Word word : {Word::kGreeting, Word::kClose, Word::kOther})
+    for (const bool failed : {false, true})
+      EXPECT_EQ(hearing(word, {.greeted = false, .failed = failed}), Hearing::kGreet);
+}
+
+TEST(Hearing, a_peer_that_has_failed_says_so_to_any_end) {
+  for (const bool greeted : {false, true})
+    for (const bool closed : {false, true})
+      for (const bool failed : {false, true})
+        EXPECT_EQ(hearing(Word::kFailure, {greeted, closed, failed}), Hearing::kFail);
+}
+
+TEST(Hearing, an_end_that_is_over_notes_only_that_the_peer_is_closed) {
+  for (const HearingSight& over : {HearingSight{.closed = true}, HearingSight{.failed = true}})
+    for (const Word word : kAll) {
+      if (word == Word::kFailure) continue;
+      EXPECT_EQ(hearing(word, over), word == Word::kClose ? Hearing::kNoteClosed : Hearing::kIgnore);
+    }
+}
+
+}  // namespace
+}  // namespace r2ccl
