@@ -18,9 +18,9 @@ Exit status:
   0   every limit is met
   1   a limit is not met; or a run ended in an error, a hang or a death, has the verdict fail, or had a wrong element
   2   undecided: a run has the verdict unknown although it was not cut short, lost trace events, or does not say whether it did (records of
-      older versions); there are fewer faults of a kind and mode than --wanted; or more than --dropped percent of the faults that took effect
-      were not measured
-  64  there are no results
+      older versions); there are fewer faults of a kind and mode than --wanted; no fault was of a kind that has limits; or more than --dropped
+      percent of the faults that took effect were not measured
+  64  there are no results, or no fault was measured and nothing had failed; a file is damaged; or a run was given twice
 Status 1 takes precedence over status 2. The table has the faults of all runs, whatever the status."""
 
 import argparse
@@ -38,6 +38,7 @@ LIMITS = {
     "blackhole": [("recover", 99, True, True, 30.0)],
 }
 LIMITS["port_down"] = LIMITS["qp_error"]
+TIMES = ["detect_ms", "recover_ms", "floor_ms"]
 KEYS = ["name", "kind", "target", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms", "window_ms",
         "limit", "before_gbps", "after_gbps", "witnessed", "sampled", "why_not_sampled"]
 
@@ -80,6 +81,16 @@ def runs_of_lines(path):
     return runs
 
 
+def check(runs, path):
+    """Times are numbers from 0 on, or null."""
+    for run in runs:
+        for fault in run["faults"]:
+            for key in TIMES:
+                if fault[key] is not None and not (isinstance(fault[key], (int, float)) and 0 <= fault[key] < math.inf):
+                    raise Unreadable(f"{path} is damaged: {key} of {fault['name']} is {fault[key]}")
+    return runs
+
+
 def gather(arguments):
     runs = []
     for argument in arguments:
@@ -90,7 +101,11 @@ def gather(arguments):
         else:
             found = [argument]
         for path in found:
-            runs += runs_of_lines(path) if path.endswith(".jsonl") else runs_of_result(path)
+            of_path = check(runs_of_lines(path) if path.endswith(".jsonl") else runs_of_result(path), path)
+            for run in of_path:
+                if run["faults"] and run in runs:  # no two runs agree in all their times
+                    raise Unreadable(f"{path} is of a run that was given before (seed {run['seed']}, mode {run['mode']})")
+            runs += of_path
     return [run for run in runs if run["r2cc_mode"] != 0]
 
 
@@ -118,7 +133,7 @@ def groups_of(runs, port_floor):
     groups = {}
     for run in runs:
         kinds = {fault["kind"] for fault in run["faults"]}
-        if kinds and run["wakeup"] is None:
+        if run["wakeup"] is None and any(fault["witnessed"] and fault["sampled"] for fault in run["faults"]):
             raise Unreadable(f"the wake-up latency of a run of {', '.join(sorted(kinds))} (seed {run['seed']}) is not known")
         for kind in kinds:
             of_kind = dict(run, faults=[fault for fault in run["faults"] if fault["kind"] == kind])
@@ -199,6 +214,9 @@ def report(groups, dropped, wanted_faults, out):
     print("witnessed: took effect; dropped: of those, not sampled; judged: sampled, but for the last fault of a run that was cut short\n"
           "times in ms; floor and wake-up: the largest of the group\n", file=out)
     met = enough = True
+    if not any(kind in LIMITS for kind, _ in groups):
+        enough = False
+        print("unknown  no limit was evaluated", file=out)
     for (kind, mode), faults in groups.items():
         if kind not in LIMITS:
             print(f"{kind}, {mode}: no limit is stated", file=out)
@@ -227,7 +245,7 @@ def main(arguments=None, out=sys.stdout):
     try:
         runs = gather(options.results)
         groups = groups_of(runs, options.floor == "port")
-        if not groups:
+        if not groups and not any(True for run in runs for _ in failures_of(run)):
             raise Unreadable("no fault was measured")
         if options.jsonl:
             write_lines(runs, options.jsonl)

@@ -135,6 +135,44 @@ class SpeedLimits(unittest.TestCase):
         self.write(run([fault()] * 3, outcome="cancelled"), verdict="fail")
         self.assertEqual(self.call()[0], 1)
 
+    def test_a_run_that_failed_before_a_fault_was_measured_has_failed(self):
+        self.write(run([fault(sampled=False, why_not_sampled="no operation was open")], outcome="hang"))
+        status, said = self.call()
+        self.assertEqual(status, 1)
+        self.assertIn("NOT MET  mode migrate, seed 1: it ended as hang", said)
+        self.write(run([], outcome="error"))
+        self.assertEqual(self.call()[0], 1)
+        self.write(run([fault(sampled=False)], outcome="hang", wakeup=None))
+        self.assertEqual(self.call()[0], 1, "which has no wake-up latency")
+
+    def test_kinds_without_limits_meet_none(self):
+        self.write(run([fault("ack_lost")] * 3))
+        status, said = self.call()
+        self.assertEqual(status, 2)
+        self.assertIn("unknown  no limit was evaluated", said)
+
+    def refused(self, *arguments):
+        quiet, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            self.assertEqual(self.call(*arguments)[0], 64)
+            return sys.stderr.getvalue()
+        finally:
+            sys.stderr = quiet
+
+    def test_a_run_that_is_given_twice_does_not_count_twice(self):
+        path = self.write(run([fault()] * 100))
+        self.assertIn("is of a run that was given before (seed 1, mode migrate)", self.refused(self.folder, path))
+        lines = os.path.join(self.folder, "faults.jsonl")
+        self.assertEqual(self.call("--jsonl", lines, self.folder)[0], 0)
+        self.assertIn("is of a run that was given before", self.refused(self.folder, lines))
+        self.write(run([fault()] * 100), name="b", seed=2)
+        self.assertEqual(self.call()[0], 0)
+
+    def test_times_that_cannot_be_are_refused(self):
+        for nonsense in ({"detect": -5.0}, {"recover": float("nan")}, {"recover": float("inf")}, {"floor": None, "detect": "0.1"}):
+            self.write(run([fault(**nonsense)]))
+            self.assertIn("is damaged", self.refused())
+
     def test_what_a_run_does_not_know_is_not_known_here(self):
         self.write(run([fault()] * 3), verdict="unknown")
         status, said = self.call()
