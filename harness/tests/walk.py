@@ -246,18 +246,20 @@ def judge(status, said, out, slower):
     correctness = mode["metrics"]["correctness"]
     if mode["outcome"] != "ok" or not correctness["exact"] or result["verdict"] == "fail":
         return f"{mode['outcome']}, verdict {result['verdict']}, {correctness}\n{said}", 0, 0
-    doubt = doubt_of(result, mode)
+    doubt = doubt_of(result, mode, events)
     if doubt:
         return Unknown(f"{doubt}\n{said}"), 0, 0
     return None, path_changes(mode["faults"], events, WITHIN_MS * slower), sum(e["event"] == "fence_started" and e["c"] == 0 for e in events)
 
 
-def doubt_of(result, mode):
+def doubt_of(result, mode, events):
     """Why a run that did not fail proves nothing, or its events cannot be counted; else None."""
     if mode["trace_lost"]:
         return f"{mode['trace_lost']} trace events were lost"
     if mode["events"]["left_out"]:
         return f"{mode['events']['left_out']} events are not in events.jsonl"
+    if len(events) != mode["events"]["written"]:
+        return f"events.jsonl holds {len(events)} events, and {mode['events']['written']} were written"
     # One doubt is that of faults that were not seen to take effect; of those there may be some.
     unseen = mode["metrics"]["faults"]["witnessed"] < mode["metrics"]["faults"]["planned"]
     if result["verdict"] != "pass" and (not unseen or len(result["doubts"]) > 1):

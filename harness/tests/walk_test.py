@@ -48,9 +48,9 @@ FAKE = """\
 """
 
 
-def result(verdict="pass", doubts=(), planned=40, witnessed=40, trace_lost=0, left_out=0, exact=True):
+def result(verdict="pass", doubts=(), planned=40, witnessed=40, trace_lost=0, left_out=0, exact=True, written=0):
     return {"verdict": verdict, "doubts": list(doubts),
-            "runs": [{"outcome": "ok", "faults": [], "trace_lost": trace_lost, "events": {"written": 0, "left_out": left_out},
+            "runs": [{"outcome": "ok", "faults": [], "trace_lost": trace_lost, "events": {"written": written, "left_out": left_out},
                       "metrics": {"correctness": {"exact": exact}, "faults": {"planned": planned, "witnessed": witnessed}}}]}
 
 
@@ -193,20 +193,21 @@ class Judging(unittest.TestCase):
             return walk.judge(0, "", out, 1)
 
     def test_a_verdict_counts(self):
-        self.assertEqual(self.judged(result()), (None, 0, 1))
+        self.assertEqual(self.judged(result(written=3)), (None, 0, 1))
         wrong, changes, migrated = self.judged(result(verdict="fail"))
         self.assertIn("verdict fail", wrong)
         self.assertNotIsInstance(wrong, walk.Unknown)
         self.assertEqual((changes, migrated), (0, 0))
 
     def test_faults_that_struck_nothing_are_no_doubt(self):
-        self.assertEqual(self.judged(result(verdict="unknown", doubts=["38 of 40"], witnessed=38))[0], None)
+        self.assertEqual(self.judged(result(verdict="unknown", doubts=["38 of 40"], witnessed=38, written=3))[0], None)
 
     def test_any_other_doubt_is_one(self):
-        for of_run, said in ((result(verdict="unknown", doubts=["it gave up"]), "it gave up"),
-                             (result(verdict="unknown", doubts=["38 of 40", "it gave up"], witnessed=38), "it gave up"),
+        for of_run, said in ((result(verdict="unknown", doubts=["it gave up"], written=3), "it gave up"),
+                             (result(verdict="unknown", doubts=["38 of 40", "it gave up"], witnessed=38, written=3), "it gave up"),
                              (result(verdict="unknown", doubts=["lost", "38"], witnessed=38, trace_lost=5), "5 trace events were lost"),
-                             (result(left_out=9), "9 events are not in events.jsonl")):
+                             (result(left_out=9), "9 events are not in events.jsonl"),
+                             (result(written=4), "events.jsonl holds 3 events, and 4 were written")):
             wrong, changes, migrated = self.judged(of_run)
             self.assertIsInstance(wrong, walk.Unknown)
             self.assertIn(said, wrong)
