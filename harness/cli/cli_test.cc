@@ -304,6 +304,24 @@ TEST_F(Program, validate_finds_a_misspelt_metric_with_its_line) {
       << err.str();
 }
 
+TEST_F(Program, validate_finds_a_count_that_does_not_fit_the_list_of_faults) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
+  std::ifstream file("result/result.json");
+  nlohmann::json edited = nlohmann::json::parse(file);
+  edited["runs"].back()["metrics"]["faults"]["sampled"] = 7;
+  std::ofstream("edited.json") << edited;
+  EXPECT_EQ(call({"validate", "edited.json"}), 64);
+  EXPECT_NE(err.str().find("faults.sampled is 7, but "), std::string::npos) << err.str();
+}
+
+TEST_F(Program, validate_finds_an_event_log_beside_it_that_was_cut_off) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
+  ASSERT_EQ(call({"validate", "result/result.json"}), 0);
+  std::ofstream("result/events.jsonl").flush();
+  EXPECT_EQ(call({"validate", "result/result.json"}), 64);
+  EXPECT_NE(err.str().find("events.jsonl: was cut off, it holds 0 of "), std::string::npos) << err.str();
+}
+
 TEST_F(Program, validate_finds_an_expectation_that_was_deleted) {
   ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
   std::ifstream file("result/result.json");

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "harness/cli/commands.h"
+#include "harness/measure/statistics.h"
 #include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
@@ -67,10 +68,29 @@ class Gate : public testing::Test {
         fault.detect_ms = *one.detect_ms + more;
         fault.recover_ms = *one.recover_ms + more;
         fault.switch_ms = 1 + more;
+        for (auto* time : {&fault.detected_ns, &fault.migrated_ns, &fault.recovered_ns})
+          **time += uint64_t(more * 1e6);
         mode.faults.push_back(fault);
       }
+      summarize(mode);
     }
     return result;
+  }
+
+  static void summarize(ModeResult& mode) {
+    const auto of = [&](std::optional<double> FaultSample::*time) {
+      std::vector<double> values;
+      for (const FaultSample& fault : mode.faults) values.push_back(*(fault.*time));
+      return r2bench::summarize(values);
+    };
+    mode.detect_ms = of(&FaultSample::detect_ms);
+    mode.migrate_ms = of(&FaultSample::migrate_ms);
+    mode.recover_ms = of(&FaultSample::recover_ms);
+    mode.blackout_ms = of(&FaultSample::blackout_ms);
+    mode.faults_planned = mode.faults_witnessed = mode.faults_sampled = mode.faults.size();
+    mode.detected_by = {{"event", mode.faults.size()}};
+    mode.rounds.resize(mode.faults.size());
+    mode.rounds[0].migrations = mode.migrations;
   }
 
   fs::path root, before;

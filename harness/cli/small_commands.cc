@@ -10,11 +10,13 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
 #include "harness/report/against_scenario.h"
+#include "harness/report/consistency.h"
 #include "harness/report/json.h"
 #include "harness/report/json_lines.h"
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
 #include "harness/report/schema.h"
+#include "harness/report/stored_run.h"
 
 namespace r2bench {
 namespace {
@@ -54,10 +56,16 @@ std::vector<std::string> result_mismatches(const fs::path& file) {
   if (!found.empty()) return found;
   found = with_lines(unknown_metrics(result), file.string(), text);
   std::vector<std::string> conclusions = conclusion_mismatches(result);
+  for (std::string& contradiction : contradictions(result)) conclusions.push_back(std::move(contradiction));
   if (const fs::path scenario = file.parent_path() / "scenario.yaml"; fs::exists(scenario))
     for (std::string& mismatch : scenario_mismatches(result, scenario.string()))
       conclusions.push_back(std::move(mismatch));
   for (const std::string& conclusion : conclusions) found.push_back(file.string() + ": " + conclusion);
+  try {
+    load_stored_run(file, schema);  // with what lies beside it
+  } catch (const InputError& error) {
+    found.emplace_back(error.what());
+  }
   return found;
 }
 

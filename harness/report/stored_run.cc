@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr const char* kCopyAgain = "; copy it again from where it was made, or run the scenario again";
+constexpr const char* kCopyRunAgain = "; copy it again from where it was made, or run the scenario again";
 
 std::string contents(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -62,7 +62,7 @@ std::vector<Json> read_events(const fs::path& path, const Json& result) {
     written += run.contains("events") ? run["events"].value("written", size_t{0}) : 0;
   if (events.size() < written)
     throw InputError(path.string() + ": was cut off, it holds " + std::to_string(events.size()) + " of " +
-                     std::to_string(written) + " events" + kCopyAgain);
+                     std::to_string(written) + " events" + kCopyRunAgain);
   return events;
 }
 

@@ -92,6 +92,8 @@ RunResult sample_result() {
   baseline.row.iterations = 60;
   baseline.throughput.limit = 0;
   baseline.faults[0].detected_by = "completion";
+  baseline.detected_by = {{"completion", 1}};
+  baseline.floor_ms = 4.19;
   baseline.duration_s = 3.4;
   RankResult rank;
   rank.rank = 1;
@@ -124,9 +126,10 @@ RunResult sample_result() {
   migrate.detected_by = {{"event", 1}};
   migrate.floor_ms = 4.19;
   migrate.migrations = 2;
-  migrate.throughput = {7.8, 3.95, 0.506, 0.5, 1, 1, 1, 0, 272, "", 8};
+  migrate.throughput = {7.8, 3.95, 3.95 / 7.8, 0.5, 1, 1, 1, 0, 272, "", 8};
   baseline.restored.why_not = migrate.restored.why_not =
       "port_down node1/nic0 was still there when the job ended";
+  for (int i = 60; i < 200; ++i) migrate.iteration_ms.push_back(34.0 + 0.1 * (i % 5));
   migrate.duration_s = 12.2;
   migrate.events.push_back({fault.t0_ns, "injector", "fault_fired", "port_down node1/nic0", 0, -1, 1, 0, 0});
   migrate.events.push_back(
@@ -158,6 +161,9 @@ RunResult sample_result_with_dropped_faults() {
   }
   migrate.faults_planned = migrate.faults_witnessed = 5;
   migrate.faults_sampled = 2;
+  migrate.detected_by = {{"event", 2}};
+  migrate.rounds.resize(5);
+  migrate.rounds[1].migrations = 2;
   migrate.faults_recovered_after_heal = 1;
   for (Distribution* d : {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms})
     d->n = 2;
