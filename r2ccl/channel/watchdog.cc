@@ -52,6 +52,7 @@ class Channel::WatchActions : public Channel::Actions {
     return c_.work_requests_open(owned);
   }
   void begin_probe(uint32_t id) { c_.paths_.find(id)->probe(tick_.alive); }
+  void begin_full_probe(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }
   void forget_probe(uint32_t id) { c_.paths_.find(id)->forget_probe(); }
   void leave_silent(uint32_t id) { c_.leave_silent(*c_.paths_.find(id), tick_); }
   void leave_standing_still(uint32_t id) {

@@ -17,6 +17,7 @@
 //   rests()            nobody waits, or something moved: probes of what carries are forgotten
 //   look()             takes in what has come, as its owner may be asleep. False: no work request is open
 //   begin_probe(path), forget_probe(path)
+//   begin_full_probe(path)      the same, with a whole packet: where an MTU is too small, small packets pass
 //   leave_silent(path)          its probe has failed, or is not answered
 //   leave_standing_still(path)
 //   slow_peer(silence)          it has been quiet for so long, and its NIC answers: for the log
@@ -91,7 +92,7 @@ class Watchdog {
         case ProbeSight::kAnswered:
           if (host.probe_age(lane) <= StallTimer::kLongestProbePauseNs) break;
           host.forget_probe(lane);
-          host.begin_probe(lane);
+          host.begin_full_probe(lane);
           break;
         case ProbeSight::kFailed:
           host.leave_silent(lane);
@@ -112,7 +113,7 @@ class Watchdog {
       host.leave_standing_still(still);
     } else if (stall_.probe_due()) {
       host.forget_probe(path);
-      host.begin_probe(path);
+      host.begin_full_probe(path);
     }
   }
 

@@ -24,7 +24,7 @@ struct World {
   uint32_t still = 0;
   std::map<uint32_t, ProbeSight> answers;  // what a probe of this path will show
   std::map<uint32_t, uint64_t> probed_at;
-  int probes = 0, looks = 0, rested = 0, had_room = 0;
+  int probes = 0, full_probes = 0, looks = 0, rested = 0, had_room = 0;
   int probed_twice = 0;  // while the last probe was there
   std::vector<uint32_t> left_silent, left_still;
   std::vector<uint64_t> told_slow;
@@ -55,6 +55,10 @@ struct World {
     ++probes;
     probed_twice += probed_at.count(path) != 0;
     probed_at[path] = alive;
+  }
+  void begin_full_probe(uint32_t path) {
+    ++full_probes;
+    begin_probe(path);
   }
   void forget_probe(uint32_t path) { probed_at.erase(path); }
   void leave_silent(uint32_t path) { left_silent.push_back(path); }
@@ -211,6 +215,21 @@ TEST(Watchdog, a_queue_pair_that_has_had_nothing_to_do_does_not_stand_still) {
   EXPECT_FALSE(w.acted());
 }
 
+TEST(Watchdog, behind_an_answer_the_next_probe_is_a_whole_packet) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.goes_on(2000);
+  EXPECT_GT(w.probes, 2);
+  EXPECT_EQ(w.full_probes, w.probes - 1);
+  ++w.count;  // something moves: the next stall begins with a small one
+  w.goes_on(2);
+  const int full = w.full_probes, all = w.probes;
+  w.answers[1] = ProbeSight::kAwaited;
+  w.goes_on(2000);
+  EXPECT_EQ(w.probes, all + 1);
+  EXPECT_EQ(w.full_probes, full);
+}
+
 TEST(Watchdog, a_lane_that_does_not_answer_is_left_and_the_active_path_is_not_asked) {
   World w;
   w.other = {2, 3};
@@ -225,8 +244,10 @@ TEST(Watchdog, lanes_are_probed_again_after_the_longest_pause) {
   w.answers = {{1, ProbeSight::kAwaited}, {2, ProbeSight::kAnswered}};
   w.goes_on(kSuspect / kMs + 2);
   EXPECT_EQ(w.probes, 2);
+  EXPECT_EQ(w.full_probes, 0);
   w.goes_on(StallTimer::kLongestProbePauseNs / kMs + 2);
   EXPECT_EQ(w.probes, 3) << "the lane alone: the active path's probe is on its way";
+  EXPECT_EQ(w.full_probes, 1) << "small packets pass";
   EXPECT_EQ(w.probed_twice, 0);
 }
 

@@ -272,6 +272,21 @@ TEST(Migration, a_rail_that_carries_words_but_no_packets_is_left_and_not_returne
   EXPECT_LT(fabric.counters(0, 0).tx_bytes - before, 1u << 20) << "traffic went back there";
 }
 
+// Its retries would take half a minute, and a queue pair that stands still has 20 s: the second probe, a
+// whole packet, tells sooner.
+TEST(Migration, a_rail_that_carries_words_but_no_packets_fails_its_second_probe) {
+  const auto fabric = make_fabric(2, 2);
+  FaultingNet faulting_net(fabric);
+  const Pair pair(fabric,
+                  {{"NCCL_IB_TIMEOUT", "20"}, {"NCCL_IB_RETRY_CNT", "7"}, {"R2CC_STUCK_MS", "20000"}});
+  relay_handle(pair.receiver, pair.sender);
+  wait_for_traffic(fabric, 0, 0, 8 << 20);
+  const auto struck = std::chrono::steady_clock::now();
+  faulting_net.make_narrow(1, 0, 1024);
+  pair.expect_exact(15s, three_rounds());
+  EXPECT_LT(std::chrono::steady_clock::now() - struck, 10s);
+}
+
 TEST(Migration, rails_that_carry_words_but_no_packets_are_all_paths_down) {
   const auto fabric = make_fabric(2, 2);
   FaultingNet faulting_net(fabric);

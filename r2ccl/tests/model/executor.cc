@@ -254,6 +254,7 @@ struct Model::Executor::WatchActions : Actions {
   using Actions::look;
   bool look() const { return still != 0; }
   void begin_probe(uint32_t path) { probed[path] = true; }
+  void begin_full_probe(uint32_t path) { probed[path] = true; }
   void forget_probe(uint32_t path) { probed[path] = false; }
   void leave_silent(uint32_t path) { left = path; }
   void leave_standing_still(uint32_t path) { left_still = path; }
