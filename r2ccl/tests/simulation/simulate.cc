@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs histories of the core under simulated time, one seed each, in processes of their own: what one does
 // wrong harms no other, and what a seed does depends on nothing but the seed.
-//
-//     simulate --seeds 1000 [--first 1] [--minutes 10] [--jobs 2]    many; exit status 1 when one is wrong
-//              --step 64          … every 64th: those with one aim (aims.cc)
-//              --aims-met 20      … and 1, too, when fewer than 20 % of what an aim consists of were met
-//              --each             … prints a digest of each history: its trace and log, with their times
-//              --record FILE      … appends a row to FILE; without --first, from the last seed there on
-//     simulate --replay 42 [--faults 0,2]                           one, with its log
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -28,6 +21,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "r2ccl/tests/simulation/aim_tally.h"
@@ -306,38 +300,69 @@ bool record(const Options& options, const Many& many) {
   return bool(out.flush());
 }
 
-/// The option that is not known; nullptr: all are.
-const char* parse(int argc, char** argv, Options& options) {
-  const auto number = [](const char* text) { return std::strtoull(text, nullptr, 10); };
+constexpr char kHelp[] = R"(Runs the core under simulated time, one history for each seed (README.md).
+
+  simulate --seeds N         runs N seeds; exit status 1 when one is wrong: it is shrunk and printed
+    --first SEED             begins with this seed (default: 1)
+    --step N                 runs every Nth seed only; with 64, those with one aim
+    --minutes M              stops after so many minutes
+    --jobs N                 runs N histories at a time (default: 1)
+    --keep-going             goes on after a wrong one
+    --aims-met P             exit status 1, too, when less than P % of what an aim consists of was met
+    --each                   prints a digest of each history: its trace and log, with their times
+    --record FILE            appends a row to FILE; without --first, begins behind the last seed there
+  simulate --replay SEED     runs one, and prints its faults, its log and its trace
+    --faults I,J             … with these of its faults only, by their numbers
+
+Exit status: 0 every history is right, 1 one is wrong or FILE cannot be written, 64 wrong command line.
+)";
+
+/// Empty, or what is wrong with the command line.
+std::string parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
-    const auto is = [&](const char* name) { return option == name && i + 1 < argc; };
-    if (is("--first"))
-      options.first = number(argv[++i]);
-    else if (is("--seeds"))
-      options.count = number(argv[++i]);
-    else if (is("--step"))
-      options.step = std::max<uint64_t>(number(argv[++i]), 1);
-    else if (is("--minutes"))
-      options.minutes = std::atof(argv[++i]);
-    else if (is("--jobs"))
-      options.jobs = std::max<size_t>(number(argv[++i]), 1);
-    else if (is("--replay"))
-      options.replay = number(argv[++i]);
-    else if (is("--aims-met"))
-      options.aims_met = std::atoi(argv[++i]);
-    else if (is("--faults"))
-      options.faults = argv[++i];
-    else if (is("--record"))
-      options.file = argv[++i];
+    const auto number = [&](auto& into, double least) -> std::string {
+      if (++i == argc) return option + " needs a number";
+      char* end = nullptr;
+      const double value = std::strtod(argv[i], &end);
+      if (end == argv[i] || *end != '\0' || !(value >= least) || value > 1e18)
+        return option + " takes a number from " + std::to_string(int(least)) + ", not '" + argv[i] + "'";
+      into = static_cast<std::remove_reference_t<decltype(into)>>(value);
+      return "";
+    };
+    const auto text = [&](std::string& into) -> std::string {
+      if (++i == argc) return option + " needs an argument";
+      into = argv[i];
+      return "";
+    };
+    std::string wrong;
+    if (option == "--first")
+      wrong = number(options.first, 1);
+    else if (option == "--seeds")
+      wrong = number(options.count, 1);
+    else if (option == "--step")
+      wrong = number(options.step, 1);
+    else if (option == "--minutes")
+      wrong = number(options.minutes, 0);
+    else if (option == "--jobs")
+      wrong = number(options.jobs, 1);
+    else if (option == "--replay")
+      wrong = number(options.replay, 1);
+    else if (option == "--aims-met")
+      wrong = number(options.aims_met, 0);
+    else if (option == "--faults")
+      wrong = text(options.faults);
+    else if (option == "--record")
+      wrong = text(options.file);
     else if (option == "--keep-going")
       options.keep_going = true;
     else if (option == "--each")
       options.each = true;
     else
-      return argv[i];
+      wrong = "unknown option " + option;
+    if (!wrong.empty()) return wrong;
   }
-  return nullptr;
+  return "";
 }
 
 int run_many(Options options) {
@@ -379,9 +404,12 @@ int replay(const Options& options) {
 }
 
 int main_of(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (const std::string option = argv[i]; option == "--help" || option == "-h")
+      return std::fputs(kHelp, stdout), 0;
   Options options;
-  if (const char* unknown = parse(argc, argv, options))
-    return std::fprintf(stderr, "unknown option %s\n", unknown), 64;
+  if (const std::string wrong = parse(argc, argv, options); !wrong.empty())
+    return std::fprintf(stderr, "simulate: %s (see simulate --help)\n", wrong.c_str()), 64;
   return options.replay == 0 ? run_many(options) : replay(options);
 }
 
