@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A control connection that breaks while both processes live: when it is tried again, and when the peer's
-// process is known to have ended. Data goes on meanwhile, and what a migration has to say waits. The sender
-// connects again; each end also learns from trying whether the other process still exists, because a process
-// that ended refuses connections at once.
+// process counts as ended. Data continues to flow meanwhile; control messages of a migration wait. The sender
+// connects again. Each end tries to connect, because the kernel of a process that has ended refuses the
+// connection at once.
 //
-// In set-up the same, from the first byte on: a sender that has no welcome yet says its hello again over the
-// next connection. Nothing but R2CC_CONNECT_MS bounds it then as long as the peer's process lives, a
-// connection that stands and brings nothing is given up for another one, and a single refusal proves no end.
+// During set-up the same holds from the first byte on: a sender without a welcome repeats its hello over the
+// next connection. As long as the peer's process lives, only R2CC_CONNECT_MS limits this. A connection that
+// brings nothing is replaced by another one, and a single refusal does not prove that the process has ended.
 //
 // Pure. A Host answers:
 //   setting_up()   no path has carried anything yet
@@ -29,11 +29,11 @@
 
 namespace r2ccl {
 
-/// A connection has broken: what follows?
+/// What follows when a connection has broken.
 enum class AfterBreak : uint8_t {
-  kNothing,    ///< nobody needs another one
-  kPeerEnded,  ///< the peer's process has
-  kOutage,     ///< another one is made
+  kNothing,    ///< no connection is needed any more
+  kPeerEnded,  ///< the peer's process has ended
+  kOutage,     ///< another connection is to be made
 };
 struct BreakSight {
   bool sender = false, resilient = false, setting_up = false;

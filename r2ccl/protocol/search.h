@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// For how long the sender has had no path that works, and when that is too long. Only time counts in which
-// somebody wants a path and nothing but the network explains that there is none. Pure: `alive` is the service
-// thread's clock, on which its own pauses count for nothing; all times are in nanoseconds.
+// For how long the sender has had no working path, and when the channel fails for that. Time counts only
+// while a path is needed and the network is the only explanation for having none. Pure: `alive` is the
+// service thread's clock, which does not count the thread's own pauses; all times are in nanoseconds.
 //
 // A Host answers:
-//   peer_owes()        the peer has owed an answer for long: it is slow or stopped, which is no failure
-//   misses_a_path()    somebody waits for a path (sending.h)
-//   fence_waits()      the driver call that its fence waits for is behind calls of other channels, which
-//                      return
-//   opening_waits()    … or the one that the path waits for that is being opened
+//   peer_owes()        the peer has not answered for long: it is slow or stopped, which is no network failure
+//   misses_a_path()    a path is needed (sending.h)
+//   fence_waits()      the fence waits for a driver call that is queued behind those of other channels
+//   opening_waits()    the path that is being opened waits for such a call
 #pragma once
 
 #include <algorithm>
@@ -20,17 +19,17 @@ namespace r2ccl {
 
 enum class SearchAct : uint8_t { kWait, kFail };
 
-/// Does somebody wait for a path?
+/// Is there no path that carries?
 constexpr bool lacks_path(Phase phase, bool setting_up) { return setting_up || phase != Phase::kRunning; }
 
 class PathSearch {
  public:
-  /// `bound`: without a path for so long, the channel fails. `proven_after`: a path that has carried for so
-  /// long was one, whether or not anything moved.
+  /// `bound`: the channel fails after this time without a path. `proven_after`: a path that was in use for
+  /// this long counts as one that has worked, even if no progress was seen.
   PathSearch(uint64_t bound, uint64_t proven_after) : bound_(bound), proven_after_(proven_after) {}
 
-  /// A path is left; the channel's count of progress is `progress`. True: the search is a new one. False: the
-  /// path broke before it carried anything, and the search for it goes on.
+  /// A path is left; `progress` is the channel's count of progress. True: a new search begins. False: the
+  /// path broke before it carried anything, so the search that led to it continues.
   bool begin(uint64_t alive, uint64_t progress) {
     const bool is_new = progress != progress_ || alive - used_at_ > proven_after_;
     if (is_new) pathless_ = queued_ = 0;
@@ -39,9 +38,9 @@ class PathSearch {
     progress_ = progress;
     return is_new;
   }
-  /// Behind the fence of the path that was left the receiver has said what it has, in a number that grows
-  /// with it. If that is more than at the fence before, this path carried something, though nothing came
-  /// back: only time since it was left counts.
+  /// The receiver's ledger has come, after the fence of the path that was left; `received` grows with what
+  /// the receiver has. If it has grown since the fence before, that path has carried something, even if no
+  /// ACK came back: then only the time since it was left counts.
   void receiver_has(uint64_t received) {
     if (received == received_) return;
     received_ = received;
@@ -49,10 +48,10 @@ class PathSearch {
     queued_ -= before_.queued;
     before_ = {};
   }
-  /// A path carries.
+  /// A path is in use from now on.
   void carries(uint64_t alive) { used_at_ = alive; }
 
-  /// In each round of an end that may have none; `phase`: the sender's.
+  /// In each turn; `phase`: the sender's.
   template <class Host>
   SearchAct look(Host& host, Phase phase, uint64_t alive) {
     if (phase == Phase::kRunning) return SearchAct::kWait;
@@ -69,9 +68,9 @@ class PathSearch {
     return pathless_ > bound_ ? SearchAct::kFail : SearchAct::kWait;
   }
 
-  /// Until it fails.
+  /// The time that is left until the channel fails.
   uint64_t left() const { return bound_ - std::min(bound_, pathless_); }
-  /// Not counted: the time in queues of the NICs' drivers.
+  /// The time that was not counted because the NICs' drivers were busy with other channels.
   uint64_t queued() const { return queued_; }
 
  private:

@@ -25,20 +25,20 @@ class StallTimer {
         stuck_(80, stuck_after, 4 * stuck_after) {}
 
   // --- what happens
-  /// Time goes on, whether or not anybody waits. What has passed before the first time counts for nothing.
+  /// To be called in each turn. The time before the first call does not count.
   void tick(uint64_t alive) {
     step_ = alive_ == 0 ? 0 : alive - alive_;
     alive_ = alive;
   }
-  /// The progress thread has polled in vain for as long as makes suspicious.
+  /// The progress thread has polled without success for as long as `suspect_after`.
   void polled_in_vain(uint64_t progress) {
     if (moved(progress)) silence_ = 0;
     seen_ = progress;
     silence_ = std::max(silence_, suspect_after_);
   }
-  /// Since the last look, by the channel's count of progress?
+  /// Has there been progress since the last call?
   bool moved(uint64_t progress) const { return progress != seen_; }
-  /// It has moved, or nobody waits for anything.
+  /// There was progress, or nothing is open: the stall is over.
   void restart(uint64_t progress) {
     if (moved(progress)) {
       stuck_.moved();
@@ -50,30 +50,31 @@ class StallTimer {
     slow_peer_told_ = false;
     nothing_open_at_ = alive_;
   }
-  /// Another path carries.
+  /// Another path is in use from now on.
   void carries_on(uint64_t progress) {
     seen_ = progress;
     silence_ = 0;
     requested_ = false;
   }
-  /// No work request is open that a working NIC would report.
+  /// No work request is posted that a working NIC would complete.
   void nothing_open() { nothing_open_at_ = alive_; }
-  /// A path is left for its silence.
+  /// A path is left because its probe failed.
   void left(uint64_t progress) {
     leaves_ = progress == left_at_ ? leaves_ + 1 : 1;
     left_at_ = progress;
   }
-  /// … because its queue pair stood still. A message that is merely slow starts over on another path: each
-  /// such migration makes the next one wait twice as long, so that a slow rail ends up being waited for.
+  /// A path is left because its queue pair made no progress. If it was merely slow, its messages start again
+  /// on another path. So each such migration doubles the time until the next one, and in the end the timer
+  /// waits long enough for a slow rail.
   void left_standing_still() { stuck_.acted_on(); }
 
-  // --- what is due, of an end whose watch goes on
-  /// The time since tick() counts. Is it to be looked at?
+  // --- what is due, while the stall lasts
+  /// Adds the time since the last tick(). True: the stall is long enough to probe.
   bool suspicious() {
     silence_ += step_;
     return silence_ >= suspicious_.ns();
   }
-  /// A probe is answered: the next one is due after a pause, which grows.
+  /// A probe is answered. The next one is due after a pause, which doubles each time.
   void answered() {
     if (next_probe_ == 0) next_probe_ = alive_ + probe_pause_;
   }
@@ -81,7 +82,7 @@ class StallTimer {
     if (requested_ && alive_ < next_probe_) return false;
     return requested_ = true;
   }
-  /// … which repeats everything, too.
+  /// True: the receiver also repeats its CTS entries and its ACK.
   bool patient() const { return silence_ > patient_after_; }
   bool probe_due() {
     if (alive_ < next_probe_) return false;
@@ -89,16 +90,16 @@ class StallTimer {
     next_probe_ = 0;
     return true;
   }
-  /// Once.
+  /// True once per stall: the log is to say that the peer is slow.
   bool slow_peer() {
     if (silence_ <= kSlowPeerNs || slow_peer_told_) return false;
     return slow_peer_told_ = true;
   }
-  /// Work that has been open all the while stands still.
+  /// A queue pair with posted work has made no progress for too long.
   bool stuck() const { return silence_ > stuck_.ns() && alive_ - nothing_open_at_ > stuck_.ns() / 2; }
 
   uint64_t silence() const { return silence_; }
-  /// How many paths were left for their silence since anything arrived anywhere.
+  /// How many paths were left because their probes failed, since the last progress.
   unsigned leaves(uint64_t progress) const { return progress == left_at_ ? leaves_ : 0; }
 
  private:

@@ -19,45 +19,45 @@ enum class Urgency : uint8_t {
   kHot,       ///< at once: a fence is under way
 };
 
-/// In the order in which they come.
+/// What may be due in a turn, in this order.
 enum class TurnAct : uint8_t {
-  kClose,       ///< its closing goes on. Ends the turn
-  kAfterError,  ///< the peer is to learn of the error. Ends the turn
-  kTooLate,     ///< it could not be set up in time: it fails
-  kPeerEnded,   ///< the peer's process has: what it brought before is taken in, and the channel fails
-  kSetUp,       ///< does the control connection bring anything?
-  kOutage,      ///< the control connection is to be made anew
-  kPeerClosed,  ///< what is lacking is waited for. Ends the turn
-  kHalves,      ///< those that NICs' workers have made
-  kPaths,       ///< the one that is being opened; the next one
-  kTime,        ///< goes on for those that watch
-  kLeave,       ///< a path that an error has marked failed
-  kWatch,       ///< over what carries
-  kProbes,      ///< answers are read
-  kFence,       ///< what is left
-  kRemoval,     ///< has the kernel stopped the device that this end could not fence?
-  kUnfenced,    ///< … or the receiver's
-  kChoose,      ///< a path, of those that may take over
-  kSearch,      ///< for one: for how long?
-  kComeHome,    ///< traffic that is not where it belongs
-  kSpread,      ///< … to a NIC with less to carry, or over several
-  kRetired,     ///< paths out of use are destroyed
+  kClose,       ///< continue to close. Ends the turn
+  kAfterError,  ///< tell the peer of the error. Ends the turn
+  kTooLate,     ///< fail: the channel could not be set up in time
+  kPeerEnded,   ///< the peer's process has ended: take in what it sent before, then fail
+  kSetUp,       ///< replace a control connection that brings nothing during set-up
+  kOutage,      ///< restore the control connection
+  kPeerClosed,  ///< the peer has closed: wait for what is still lacking. Ends the turn
+  kHalves,      ///< take the halves of paths that the NICs' workers have made
+  kPaths,       ///< continue to open a path, or begin to open one
+  kTime,        ///< advance the watchdog's clock
+  kLeave,       ///< leave a path that an error has marked failed
+  kWatch,       ///< look whether the paths in use have stalled
+  kProbes,      ///< read the answers of probes
+  kFence,       ///< continue to fence the path that is being left
+  kRemoval,     ///< look whether the kernel has stopped a device that this end could not fence
+  kUnfenced,    ///< look whether the receiver's kernel takes too long to stop its device
+  kChoose,      ///< choose the path that takes over
+  kSearch,      ///< fail if no path has worked for too long
+  kComeHome,    ///< move traffic back to its home rail
+  kSpread,      ///< move traffic to a NIC with less load, or spread it over several
+  kRetired,     ///< destroy paths that are out of use
 };
 inline constexpr size_t kTurnActs = size_t(TurnAct::kRetired) + 1;
 
 /// What is known of the channel.
 struct TurnSight {
-  bool closes = false;       ///< its program has closed it, and nothing is to settle any more
-  bool failed = false;       ///< for good
-  bool setting_up = false;   ///< no path has carried yet
-  bool late = false;         ///< … for longer than R2CC_CONNECT_MS
-  bool peer_ended = false;   ///< its process
-  bool outage = false;       ///< of the control connection
-  bool greeted = false;      ///< both ends know each other
-  bool peer_closed = false;  ///< the other end
+  bool closes = false;       ///< its program has closed it, and it waits for no ACK any more
+  bool failed = false;       ///< it has failed
+  bool setting_up = false;   ///< no path has been in use yet
+  bool late = false;         ///< set-up has taken longer than R2CC_CONNECT_MS
+  bool peer_ended = false;   ///< the peer's process has ended
+  bool outage = false;       ///< the control connection is broken
+  bool greeted = false;      ///< both ends have greeted each other
+  bool peer_closed = false;  ///< the peer has closed its end
   bool resilient = false;    ///< R2CC_MODE is not 0
-  bool active = false;       ///< a path is
-  bool suspected = false;    ///< one that carries is marked failed
+  bool active = false;       ///< there is an active path
+  bool suspected = false;    ///< a path in use is marked failed
   Phase phase = Phase::kRunning;
   MigrationEnd::Fence own_fence = MigrationEnd::Fence::kPending;
 };
