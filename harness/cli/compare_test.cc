@@ -90,7 +90,7 @@ class Gate : public testing::Test {
     mode.faults_planned = mode.faults_witnessed = mode.faults_sampled = mode.faults.size();
     mode.detected_by = {{"event", mode.faults.size()}};
     mode.rounds.resize(mode.faults.size());
-    mode.rounds[0].migrations = mode.migrations;
+    mode.rounds[0] = mode.counts;
   }
 
   fs::path root, before;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "harness/judge/evaluate_faults.h"
+#include "harness/judge/metric.h"
 #include "harness/measure/timeline.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/config.h"
@@ -22,14 +23,6 @@ namespace {
 constexpr std::string_view kOurPlugin = "R2CCL ";  // and its interface's version
 constexpr size_t kMaxRaw = 50'000;
 constexpr uint64_t kRawAroundNs = 300 * kNsPerMs;
-
-void time_error(const JobRecord& job, ModeResult& mode) {
-  if (job.outcome != Outcome::kError || job.error_ns == 0) return;
-  uint64_t last_ns = 0;
-  for (const Firing& firing : job.firings)
-    if (firing.t0_ns <= job.error_ns) last_ns = std::max(last_ns, firing.t0_ns);
-  if (last_ns != 0) mode.error_ms = double(job.error_ns - last_ns) / 1e6;
-}
 
 /// Known of a job that ended well and whose every delivery was seen.
 void measure_cpu(const JobRecord& job, ModeResult& mode) {
@@ -101,17 +94,6 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
   row.busbw = row.algbw * (op == Operation::kAllReduce ? 2 * (n - 1) / n : in_chunks(op) ? (n - 1) / n : 1);
 }
 
-void measure_stall(const JobRecord& job, ModeResult& mode) {
-  uint64_t first_ns = UINT64_MAX;
-  for (const FaultSample& sample : mode.faults)
-    if (sample.witnessed) first_ns = std::min(first_ns, sample.t0_ns);
-  if (job.outcome != Outcome::kOk || first_ns == UINT64_MAX) return;
-  for (const OperationSpan& operation : job.record.operations)
-    if (operation.complete && operation.span.end_ns > first_ns)
-      mode.stall_ms =
-          std::max(mode.stall_ms.value_or(0), double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
-}
-
 /// When each round of the faults was armed; the first one begins with the job.
 std::vector<uint64_t> round_starts(const JobRecord& job) {
   std::vector<uint64_t> starts = {0};
@@ -124,27 +106,44 @@ std::vector<uint64_t> round_starts(const JobRecord& job) {
   return starts;
 }
 
-/// Adds what the event counts to its round and to the whole.
-void count_event(const r2ccl::trace::Event& event, RoundCounts& round, ModeResult& mode) {
-  const auto count = [&](EventType type, size_t RoundCounts::*of_round, size_t ModeResult::*whole) {
-    if (event.type != type) return;
-    ++(round.*of_round);
-    ++(mode.*whole);
-  };
-  if (event.c != 1) count(EventType::kFenceStarted, &RoundCounts::migrations, &ModeResult::migrations);
-  count(EventType::kFailback, &RoundCounts::failbacks, &ModeResult::failbacks);
-  count(EventType::kNicGray, &RoundCounts::gray_nics, &ModeResult::gray_nics);
-  count(EventType::kNicWell, &RoundCounts::well_nics, &ModeResult::well_nics);
-  count(EventType::kLaneUp, &RoundCounts::lanes, &ModeResult::lanes);
+/// What metrics count, in each round and in the whole job.
+class Counting {
+ public:
+  explicit Counting(const JobRecord& job) : starts_(round_starts(job)) {
+    for (const Metric& metric : all_metrics())
+      if (metric.counts) counted_.push_back({&metric, std::vector<size_t>(starts_.size())});
+  }
+
+  void add(const r2ccl::trace::Event& event) {
+    const auto next = std::upper_bound(starts_.begin() + 1, starts_.end(), event.time_ns);
+    for (auto& [metric, of_rounds] : counted_)
+      of_rounds[size_t(next - starts_.begin()) - 1] += metric->counts(event);
+  }
+
+  void pass_to(ModeResult& mode) const {
+    mode.rounds.resize(starts_.size());
+    for (const auto& [metric, of_rounds] : counted_) {
+      for (size_t round = 0; round < of_rounds.size(); ++round)
+        mode.rounds[round][metric->info.name] = of_rounds[round];
+      mode.counts[metric->info.name] = std::accumulate(of_rounds.begin(), of_rounds.end(), size_t{0});
+    }
+  }
+
+ private:
+  std::vector<uint64_t> starts_;
+  std::vector<std::pair<const Metric*, std::vector<size_t>>> counted_;
+};
+
+void measure_metrics(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
+  for (const Metric& metric : all_metrics())
+    if (const auto number = metric.measure ? metric.measure({scenario, job, mode}) : std::nullopt; number)
+      mode.measured[metric.info.name] = *number;
 }
 
 void count_events(const JobRecord& job, ModeResult& mode) {
-  const std::vector<uint64_t> starts = round_starts(job);
-  mode.rounds.resize(starts.size());
+  Counting counting(job);
   for (const RankEvent& e : job.trace) {
-    const auto next = std::upper_bound(starts.begin() + 1, starts.end(), e.event.time_ns);
-    count_event(e.event, mode.rounds[size_t(next - starts.begin()) - 1], mode);
-    if (e.event.type == EventType::kPeerSlow) ++mode.peer_slow;
+    counting.add(e.event);
     if (e.event.type == EventType::kDuplicateDropped) ++mode.correctness.duplicated;
     LoggedEvent logged;
     logged.time_ns = e.event.time_ns;
@@ -158,6 +157,7 @@ void count_events(const JobRecord& job, ModeResult& mode) {
     logged.c = e.event.c;
     mode.events.push_back(std::move(logged));
   }
+  counting.pass_to(mode);
   for (const auto& witness : job.witnesses) {
     LoggedEvent logged;
     logged.time_ns = witness.time_ns;
@@ -232,9 +232,8 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   const NicsLeft left(scenario, *job.mode, strikes, job.record);
   evaluate_faults(scenario, job, strikes, left, mode);
   measure_cpu(job, mode);
-  time_error(job, mode);
   fill_row(scenario, job, mode);
-  measure_stall(job, mode);
+  measure_metrics(scenario, job, mode);
   fill_settings(job, mode);
 
   const uint64_t start =

@@ -89,10 +89,10 @@ TEST_F(Counts, what_balance_did_is_counted_over_all_ranks) {
   for (int i = 0; i < 3; ++i) emit(EventType::kLaneUp, 1);
   emit(EventType::kLaneRests, 6);
   const ModeResult evaluated = result();
-  EXPECT_EQ(evaluated.gray_nics, 2u);
-  EXPECT_EQ(evaluated.well_nics, 1u);
-  EXPECT_EQ(evaluated.lanes, 3u);
-  EXPECT_EQ(evaluated.migrations, 0u);
+  EXPECT_EQ(evaluated.count("gray_nics"), 2u);
+  EXPECT_EQ(evaluated.count("well_nics"), 1u);
+  EXPECT_EQ(evaluated.count("lanes"), 3u);
+  EXPECT_EQ(evaluated.count("migrations"), 0u);
 }
 
 TEST_F(Counts, planned_fences_are_no_migrations) {
@@ -105,9 +105,9 @@ TEST_F(Counts, planned_fences_are_no_migrations) {
   emit(EventType::kPeerSlow);
   emit(EventType::kPeerSlow);
   const ModeResult evaluated = result();
-  EXPECT_EQ(evaluated.migrations, 2u);
-  EXPECT_EQ(evaluated.failbacks, 1u);
-  EXPECT_EQ(evaluated.peer_slow, 3u);
+  EXPECT_EQ(evaluated.count("migrations"), 2u);
+  EXPECT_EQ(evaluated.count("failbacks"), 1u);
+  EXPECT_EQ(evaluated.count("peer_slow"), 3u);
 }
 
 TEST_F(Counts, events_of_ranks_injector_and_runner_are_one_log_in_order_of_time) {
@@ -143,7 +143,7 @@ TEST_F(Counts, a_log_that_is_too_long_says_how_much_is_left_out) {
   const ModeResult evaluated = result();
   EXPECT_EQ(evaluated.events.size(), 20'000u);
   EXPECT_EQ(evaluated.events_left_out, 10'001u);
-  EXPECT_EQ(evaluated.peer_slow, 30'001u) << "but all are counted";
+  EXPECT_EQ(evaluated.count("peer_slow"), 30'001u) << "but all are counted";
 }
 
 TEST_F(Counts, each_round_counts_what_happened_from_its_arming_on) {
@@ -163,13 +163,13 @@ TEST_F(Counts, each_round_counts_what_happened_from_its_arming_on) {
   emit(EventType::kLaneUp, 2200);
   const ModeResult evaluated = result();
   ASSERT_EQ(evaluated.rounds.size(), 3u);
-  EXPECT_EQ(evaluated.rounds[0].migrations, 2u);
-  EXPECT_EQ(evaluated.rounds[0].failbacks, 1u);
-  EXPECT_EQ(evaluated.rounds[1].migrations, 1u);
-  EXPECT_EQ(evaluated.rounds[1].failbacks, 1u);
-  EXPECT_EQ(evaluated.rounds[2].migrations, 0u);
-  EXPECT_EQ(evaluated.rounds[2].lanes, 1u);
-  EXPECT_EQ(evaluated.migrations, 3u);
+  EXPECT_EQ(evaluated.rounds[0].at("migrations"), 2u);
+  EXPECT_EQ(evaluated.rounds[0].at("failbacks"), 1u);
+  EXPECT_EQ(evaluated.rounds[1].at("migrations"), 1u);
+  EXPECT_EQ(evaluated.rounds[1].at("failbacks"), 1u);
+  EXPECT_EQ(evaluated.rounds[2].at("migrations"), 0u);
+  EXPECT_EQ(evaluated.rounds[2].at("lanes"), 1u);
+  EXPECT_EQ(evaluated.count("migrations"), 3u);
 }
 
 TEST_F(Counts, the_nccl_tests_row_of_an_all_reduce) {
@@ -312,12 +312,12 @@ TEST_F(Pool, counts_are_added_up) {
   a.faults_witnessed = 2, b.faults_witnessed = 20;
   a.faults_sampled = 3, b.faults_sampled = 30;
   a.faults_unrecovered = 4, b.faults_unrecovered = 40;
-  a.migrations = 5, b.migrations = 50;
-  a.failbacks = 6, b.failbacks = 60;
-  a.peer_slow = 7, b.peer_slow = 70;
-  a.gray_nics = 1, b.gray_nics = 10;
-  a.well_nics = 2, b.well_nics = 20;
-  a.lanes = 3, b.lanes = 30;
+  a.counts["migrations"] = 5, b.counts["migrations"] = 50;
+  a.counts["failbacks"] = 6, b.counts["failbacks"] = 60;
+  a.counts["peer_slow"] = 7, b.counts["peer_slow"] = 70;
+  a.counts["gray_nics"] = 1, b.counts["gray_nics"] = 10;
+  a.counts["well_nics"] = 2, b.counts["well_nics"] = 20;
+  a.counts["lanes"] = 3, b.counts["lanes"] = 30;
   a.trace_lost = 8, b.trace_lost = 80;
   a.cpu = {3, 2}, b.cpu = {30, 20};
   a.duration_s = 9, b.duration_s = 90;
@@ -333,16 +333,24 @@ TEST_F(Pool, counts_are_added_up) {
   EXPECT_EQ(all.faults_witnessed, 22u);
   EXPECT_EQ(all.faults_sampled, 33u);
   EXPECT_EQ(all.faults_unrecovered, 44u);
-  EXPECT_EQ(all.migrations, 55u);
-  EXPECT_EQ(all.failbacks, 66u);
-  EXPECT_EQ(all.peer_slow, 77u);
-  EXPECT_EQ(all.gray_nics, 11u);
-  EXPECT_EQ(all.well_nics, 22u);
-  EXPECT_EQ(all.lanes, 33u);
+  EXPECT_EQ(all.count("migrations"), 55u);
+  EXPECT_EQ(all.count("failbacks"), 66u);
+  EXPECT_EQ(all.count("peer_slow"), 77u);
+  EXPECT_EQ(all.count("gray_nics"), 11u);
+  EXPECT_EQ(all.count("well_nics"), 22u);
+  EXPECT_EQ(all.count("lanes"), 33u);
   EXPECT_EQ(all.trace_lost, 88u);
   EXPECT_DOUBLE_EQ(all.cpu.seconds, 33);
   EXPECT_DOUBLE_EQ(all.cpu.gbytes, 22);
   EXPECT_DOUBLE_EQ(all.duration_s, 99);
+}
+
+TEST_F(Pool, what_is_measured_is_pooled_over_the_jobs_that_know_it) {
+  ModeResult a = job({1}), b = job({1}), c = job({1});
+  a.measured["stall_ms"] = 30, c.measured["stall_ms"] = 70;
+  EXPECT_EQ(pool({&a, &b, &c}).number("stall_ms"), 70.0) << "the longest";
+  EXPECT_EQ(pool({&b, &a}).number("stall_ms"), 30.0) << "the first job does not know it";
+  EXPECT_EQ(pool({&b, &b}).number("stall_ms"), std::nullopt);
 }
 
 TEST_F(Pool, times_are_means_over_all_iterations) {

@@ -250,14 +250,14 @@ TEST_F(Evaluate, an_error_is_timed_from_the_last_fault_before_it) {
   scenario.faults.push_back(fault("port_down", "node1/nic1"));
   strike(1555);
   strike(1600, 1);
-  EXPECT_FALSE(result().error_ms) << "there was none";
+  EXPECT_FALSE(result().number("error_ms")) << "there was none";
   job.outcome = Outcome::kError;
   job.error_ns = at(3650);
-  EXPECT_DOUBLE_EQ(result().error_ms.value_or(0), 2050);
+  EXPECT_DOUBLE_EQ(result().number("error_ms").value_or(0), 2050);
   job.firings[1].t0_ns = at(3700);
-  EXPECT_DOUBLE_EQ(result().error_ms.value_or(0), 2095) << "what strikes later is not its cause";
+  EXPECT_DOUBLE_EQ(result().number("error_ms").value_or(0), 2095) << "what strikes later is not its cause";
   job.firings.clear();
-  EXPECT_FALSE(result().error_ms);
+  EXPECT_FALSE(result().number("error_ms"));
 }
 
 }  // namespace

@@ -13,8 +13,11 @@
 #include "harness/measure/result.h"
 #include "harness/scenario/expectation.h"
 #include "harness/scenario/scenario.h"
+#include "r2ccl/trace/event.h"
 
 namespace r2bench {
+
+struct JobRecord;  // harness/judge/job_record.h
 
 /// What a metric is in a run: a number, a word, or nothing, with the reason.
 struct Value {
@@ -39,11 +42,30 @@ struct Measured {
   const ModeResult& mode;
 };
 
+/// A job and its result so far: outcome, faults, operations, ranks and events are known.
+struct MeasuredJob {
+  const Scenario& scenario;
+  const JobRecord& job;
+  const ModeResult& mode;
+};
+
+/// How the numbers of several jobs of a mode become one.
+enum class Pooled { kMost, kLeast, kSum, kMean };
+double pooled(const std::vector<double>& numbers, Pooled how);  ///< `numbers`: one or more
+
+/// Exactly one of `value`, `measure`, `counts` and `by_round` says what it is; the others follow
+/// (complete()).
 struct Metric {
   MetricInfo info;     ///< name, unit, words, and the meaning in one sentence
   const char* wanted;  ///< what the right side of an expectation is: "a time", "a ratio", "a count"
-  std::function<Value(const Measured&)> value;
-  /// Of a count: one number for each round of the faults, each of which has to meet an expectation.
+  std::function<Value(const Measured&)> value = nullptr;
+  /// A number that is taken from the record of a job; nullopt: it is not known of this job.
+  std::function<std::optional<double>(const MeasuredJob&)> measure = nullptr;
+  Pooled pooled = Pooled::kMost;         ///< of what is measured
+  std::string missing = "not measured";  ///< why, where `measure` knew nothing of any job
+  /// Whether the event counts. Of all ranks; each round of the faults has to meet an expectation.
+  std::function<bool(const r2ccl::trace::Event&)> counts = nullptr;
+  /// Of a count: one number for each round of the faults.
   std::function<std::vector<uint64_t>(const ModeResult&)> by_round = nullptr;
   /// A sentence where the value proves nothing although it is what was wanted; else empty.
   std::function<std::string(const ModeResult&)> doubt = nullptr;
@@ -53,7 +75,10 @@ struct Metric {
   bool spans_hosts = false;  ///< a time from an event of one host to one of another: as exact as their clocks
 };
 
-const std::vector<Metric>& all_metrics();
+/// With `value`, and of a count with `by_round`.
+Metric complete(Metric metric);
+
+const std::vector<Metric>& all_metrics();          ///< all complete
 const Metric* metric_of(const std::string& name);  ///< nullptr: there is none
 const char* unit_of(const MetricInfo& metric);     ///< "ms", "%", "s/GB"; empty: it has none
 

@@ -8,11 +8,13 @@
 #include <set>
 #include <sstream>
 
+#include "harness/judge/job_record.h"
 #include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace metrics_of {
-std::vector<Metric> of_the_page();  // README.md's slowest()
+std::vector<Metric> of_the_page();           // README.md's slowest()
+std::vector<Metric> measured_of_the_page();  // and its quiet()
 }
 namespace {
 
@@ -42,9 +44,10 @@ TEST(Metrics, have_a_value_or_a_reason_in_every_mode) {
     }
 }
 
-const Metric& metric_of_the_page() {
-  static const std::vector<Metric> metrics = metrics_of::of_the_page();
-  return metrics.front();
+const Metric& metric_of_the_page(const std::string& name) {
+  static const std::vector<Metric> metrics = {complete(metrics_of::of_the_page().front()),
+                                              complete(metrics_of::measured_of_the_page().front())};
+  return metrics[name == metrics.front().info.name ? 0 : 1];
 }
 
 #include "test_of_the_page.inc"
@@ -63,6 +66,43 @@ TEST(Metrics, the_one_of_the_page_is_read_and_measured) {
   EXPECT_TRUE(compare(*value.number, wanted.comparison, *evaluate(wanted.bound, nullptr)));
   ModeResult empty;
   EXPECT_FALSE(slowest.value({scenario, result, empty}).number);
+}
+
+TEST(Metrics, what_is_measured_of_a_job_has_its_value_in_the_result) {
+  const RunResult result = sample_result();
+  const Scenario scenario = sample_scenario();
+  const Metric& quiet = metric_of_the_page("quiet_ms");
+  ModeResult mode;
+  const Value none = quiet.value({scenario, result, mode});
+  EXPECT_FALSE(none.number);
+  EXPECT_EQ(none.text, "no deliveries were recorded");
+  mode.measured["quiet_ms"] = 12.5;
+  EXPECT_EQ(quiet.value({scenario, result, mode}).number, 12.5);
+  EXPECT_EQ(quiet.value({scenario, result, mode}).text, "12.5 ms");
+}
+
+TEST(Metrics, numbers_of_several_jobs_become_one_as_the_metric_says) {
+  const std::vector<double> numbers = {3, 1, 5};
+  EXPECT_EQ(pooled(numbers, Pooled::kMost), 5);
+  EXPECT_EQ(pooled(numbers, Pooled::kLeast), 1);
+  EXPECT_EQ(pooled(numbers, Pooled::kSum), 9);
+  EXPECT_EQ(pooled(numbers, Pooled::kMean), 3);
+}
+
+TEST(Metrics, what_is_counted_has_a_value_for_each_round) {
+  const RunResult result = sample_result();
+  const Scenario scenario = sample_scenario();
+  Metric metric{.info = {.name = "drops", .meaning = "x"}, .wanted = "a count, in each round"};
+  metric.counts = [](const r2ccl::trace::Event&) { return true; };
+  const Metric counted = complete(metric);
+  ModeResult mode;
+  EXPECT_EQ(counted.value({scenario, result, mode}).number, 0.0);
+  mode.counts["drops"] = 3;
+  mode.rounds = {{{"drops", 3}}};
+  EXPECT_EQ(counted.value({scenario, result, mode}).text, "3");
+  mode.rounds = {{{"drops", 1}}, {{"drops", 2}}};
+  EXPECT_EQ(counted.by_round(mode), (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(counted.value({scenario, result, mode}).text, "1 … 2 in 2 rounds");
 }
 
 TEST(Metrics, what_is_compared_has_a_unit_that_samples_have_too) {

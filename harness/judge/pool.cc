@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "harness/judge/metric.h"
 #include "harness/measure/statistics.h"
 
 namespace r2bench {
@@ -113,12 +114,7 @@ void add_counts(ModeResult& all, const ModeResult& job) {
   all.faults_recovered_after_heal += job.faults_recovered_after_heal;
   for (const auto& [by, count] : job.detected_by) all.detected_by[by] += count;
   for (const auto& [reason, count] : job.faults_dropped) all.faults_dropped[reason] += count;
-  all.migrations += job.migrations;
-  all.failbacks += job.failbacks;
-  all.peer_slow += job.peer_slow;
-  all.gray_nics += job.gray_nics;
-  all.well_nics += job.well_nics;
-  all.lanes += job.lanes;
+  for (const auto& [metric, count] : job.counts) all.counts[metric] += count;
   all.trace_lost += job.trace_lost;
   all.duration_s += job.duration_s;
   all.cpu.seconds += job.cpu.seconds;
@@ -133,7 +129,6 @@ void keep_worst(ModeResult& all, const ModeResult& job) {
   }
   if (all.incomplete.empty()) all.incomplete = job.incomplete;
   all.floor_ms = std::max(all.floor_ms, job.floor_ms);
-  if (job.stall_ms) all.stall_ms = std::max(all.stall_ms.value_or(0), *job.stall_ms);
   if (job.clock_bound_ms > all.clock_bound_ms) {
     all.clock_bound_ms = job.clock_bound_ms;
     all.hosts = job.hosts;
@@ -154,6 +149,17 @@ void append_operations(ModeResult& all, const ModeResult& job) {
     all.row.time_us = job.row.time_us;
     all.row.algbw = job.row.algbw;
     all.row.busbw = job.row.busbw;
+  }
+}
+
+/// Each metric as it says, over the jobs that know it.
+void pool_measured(ModeResult& all, const std::vector<const ModeResult*>& jobs) {
+  for (const Metric& metric : all_metrics()) {
+    if (!metric.measure) continue;
+    std::vector<double> numbers;
+    for (const ModeResult* job : jobs)
+      if (const auto number = job->number(metric.info.name)) numbers.push_back(*number);
+    if (!numbers.empty()) all.measured[metric.info.name] = pooled(numbers, metric.pooled);
   }
 }
 
@@ -188,6 +194,7 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.recover_ms = summarize(std::move(times.recover));
     all.blackout_ms = summarize(std::move(times.blackout));
     all.throughput = mean_of(jobs);
+    pool_measured(all, jobs);
   }
   average_row(all);
   return all;

@@ -88,10 +88,10 @@ TEST_F(VerdictTest, an_error_comes_in_time_and_says_what_is_expected) {
   expect("error_says", "retry counter … on channel");
   EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kUnknown);
   EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kPass);
-  baseline().error_ms = 2001;
+  baseline().measured["error_ms"] = 2001;
   EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kPass);
   EXPECT_EQ(of("baseline.error_ms").got, "2001 ms");
-  baseline().error_ms = 1999;
+  baseline().measured["error_ms"] = 1999;
   EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kFail);
   baseline().error = "on channel 0: retry counter exceeded";
   EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kFail) << "in another order";

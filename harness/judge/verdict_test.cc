@@ -122,11 +122,11 @@ TEST_F(VerdictTest, a_nic_that_is_found_gray_without_a_reason_fails) {
     scenario.expectations.push_back(
         {"migrate", metric, "0", 0, 0, parse_condition(*find_metric(metric), "0")});
   EXPECT_EQ(verdict(), Verdict::kPass);
-  migrate().gray_nics = 1;
+  migrate().counts["gray_nics"] = 1;
   EXPECT_EQ(of("migrate.gray_nics").verdict, Verdict::kFail);
   EXPECT_EQ(of("migrate.gray_nics").got, "1");
   EXPECT_EQ(of("migrate.lanes").verdict, Verdict::kPass);
-  migrate().lanes = 2;
+  migrate().counts["lanes"] = 2;
   EXPECT_EQ(of("migrate.lanes").verdict, Verdict::kFail);
   EXPECT_EQ(verdict(), Verdict::kFail);
 }
@@ -164,12 +164,12 @@ TEST_F(VerdictTest, each_round_has_to_meet_an_expectation_of_a_count) {
         {"migrate", "migrations", wanted, 0, 0, parse_condition(*find_metric("migrations"), wanted)}};
     return of("migrate.migrations");
   };
-  migrate().migrations = 40;
-  migrate().rounds.assign(20, {2});
+  migrate().counts["migrations"] = 40;
+  migrate().rounds.assign(20, {{"migrations", 2}});
   EXPECT_EQ(expect("2").verdict, Verdict::kPass);
   EXPECT_EQ(expect("2").got, "2 in each of 20 rounds");
   EXPECT_EQ(expect("40").verdict, Verdict::kFail);
-  migrate().rounds[6].migrations = 0;
+  migrate().rounds[6]["migrations"] = 0;
   EXPECT_EQ(expect(">= 1").verdict, Verdict::kFail) << "38 in the other rounds do not make up for it";
   EXPECT_EQ(expect(">= 1").got, "0 … 2 in 20 rounds, 0 in round 7");
   EXPECT_EQ(expect(">= 1").got_value, 0);

@@ -134,7 +134,7 @@ TEST_F(VerdictTest, a_count_that_is_too_high_already_is_proven_when_a_run_is_cut
   migrate().outcome = Outcome::kCancelled;
   result.cancelled = true;
   EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown);
-  migrate().migrations = 3;
+  migrate().counts["migrations"] = 3;
   EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kFail);
   scenario.expectations.back().condition = parse_condition(*find_metric("migrations"), ">= 4");
   EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown) << "there may have come more";

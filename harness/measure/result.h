@@ -220,19 +220,15 @@ struct HostResult {
   double clock_bound_ms = 0;   ///< how far any of its times may be off on the runner's clock
 };
 
-/// What all ranks did in one round of the faults (--repeats): from its arming to that of the next. The first
-/// one begins with the job, the last one ends with it.
-struct RoundCounts {
-  size_t migrations = 0, failbacks = 0, gray_nics = 0, well_nics = 0, lanes = 0;  ///< as in ModeResult
-};
+/// Events of all ranks by the name of the metric that counts them: "migrations" … (harness/judge/metrics).
+using Counts = std::map<std::string, size_t>;
 
 /// One job of one mode (a run of all its ranks from start to end).
 struct ModeResult {
   std::string mode;  ///< the scenario's name of it: baseline, migrate …
   int r2cc_mode = 0;
   Outcome outcome = Outcome::kOk;
-  std::string error;               ///< the first error in time, with the rank that saw it; names the NIC
-  std::optional<double> error_ms;  ///< from the last fault that had taken effect before it to that error
+  std::string error;  ///< the first error in time, with the rank that saw it; names the NIC
   std::vector<RankResult> ranks;
   std::vector<HostResult> hosts;  ///< empty: all ranks were on one machine
   /// Names of the devices, by node and NIC: what an error calls a NIC.
@@ -256,23 +252,17 @@ struct ModeResult {
   double floor_ms = 0;       ///< largest over the samples; a bound on a time takes each fault's own
   Distribution wakeup_ms;    ///< the runner's ticker: how late a sleeping thread wakes on this machine, now
   double wakeup_p99_ms = 0;  ///< how much of its p99 a bound may add: no more than kWakeupCapMs
-  /// Fences that no failback had planned, at either end: a channel that leaves a path counts twice.
-  size_t migrations = 0;
-  size_t failbacks = 0;
-  size_t peer_slow = 0;
-  size_t gray_nics = 0;  ///< times that a rank found a NIC to carry clearly less than its neighbours
-  size_t well_nics = 0;  ///< times that it found such a NIC to carry as much again
-  size_t lanes = 0;      ///< lanes that Balance took into use (all ranks)
-  std::vector<RoundCounts> rounds;  ///< one without repeats; of several jobs those of each
+  Counts counts;             ///< of the whole job
+  /// Of each round of the faults (--repeats): from its arming to that of the next. The first one begins with
+  /// the job, the last one ends with it. One without repeats; of several jobs those of each.
+  std::vector<Counts> rounds;
+  /// By the name of the metric that is measured from the job's record (Metric::measure): "stall_ms" …
+  std::map<std::string, double> measured;
   CpuUse cpu;
   NcclTestsRow row;
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
   std::vector<double>
       iteration_begin_ms;  ///< when each began, since the timeline's start; empty of several jobs
-  /// The longest operation that was open when the first fault took effect, or began later: what the
-  /// application sees of faults, whatever transport it has. Known when a fault took effect and the job ended
-  /// well.
-  std::optional<double> stall_ms;
   Timeline timeline;
   std::vector<LoggedEvent> events;
   size_t events_left_out = 0;  ///< behind the last one of `events`, for want of room; all are counted above
@@ -280,6 +270,15 @@ struct ModeResult {
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
   std::map<std::string, std::string> settings;  ///< detection settings and environment of the ranks
   double duration_s = 0;
+
+  size_t count(const std::string& metric) const {
+    const auto found = counts.find(metric);
+    return found == counts.end() ? 0 : found->second;
+  }
+  std::optional<double> number(const std::string& metric) const {  ///< nullopt: it was not measured
+    const auto found = measured.find(metric);
+    return found == measured.end() ? std::nullopt : std::optional(found->second);
+  }
 };
 
 /// 100·(time with / time without − 1) over interleaved pairs of jobs.

@@ -82,6 +82,19 @@ OrderedJson values_of(const Measured& measured) {
   return values;
 }
 
+/// Counts and measured numbers that stand elsewhere as well. Not in a group that this mode does not have.
+void fill_places(const ModeResult& mode, OrderedJson& run) {
+  for (const Metric& metric : all_metrics()) {
+    if (metric.place.empty() || !(metric.counts || metric.measure)) continue;
+    const OrderedJson::json_pointer place(metric.place);
+    if (!run.at(place.parent_pointer()).is_object()) continue;
+    if (metric.counts)
+      run[place] = mode.count(metric.info.name);
+    else
+      run[place] = number_or_null(mode.number(metric.info.name));
+  }
+}
+
 OrderedJson correctness_of(const Correctness& c) {
   return {{"wrong_elements", c.wrong_elements},
           {"duplicated", c.duplicated},
@@ -130,10 +143,7 @@ OrderedJson recovery_of(const ModeResult& mode) {
           {"blackout_ms", distribution(mode.blackout_ms)},
           {"floor_ms", when(mode.faults_sampled > 0, mode.floor_ms)},
           {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_p99_ms)},
-          {"detected_by", mode.detected_by},
-          {"migrations", mode.migrations},
-          {"failbacks", mode.failbacks},
-          {"peer_slow", mode.peer_slow}};
+          {"detected_by", mode.detected_by}};
 }
 
 OrderedJson overhead_of(const Overhead& overhead) {
@@ -156,8 +166,7 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
   json["restored"] = restored_of(mode.restored);
   json["recovery"] = recovery_of(mode);
   json["balance"] = nullptr;
-  if (mode.r2cc_mode == int(ModeKind::kBalance))
-    json["balance"] = {{"gray_nics", mode.gray_nics}, {"well_nics", mode.well_nics}, {"lanes", mode.lanes}};
+  if (mode.r2cc_mode == int(ModeKind::kBalance)) json["balance"] = OrderedJson::object();
   json["cpu"] = {{"seconds", when(mode.cpu.known(), mode.cpu.seconds)},
                  {"gbytes", when(mode.cpu.known(), mode.cpu.gbytes)},
                  {"s_per_gb", when(mode.cpu.known(), mode.cpu.per_gb())}};
@@ -218,7 +227,6 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   json["r2cc_mode"] = mode.r2cc_mode;
   json["outcome"] = name(mode.outcome);
   json["error"] = mode.error.empty() ? OrderedJson(nullptr) : OrderedJson(mode.error);
-  json["error_ms"] = number_or_null(mode.error_ms);
   json["duration_s"] = mode.duration_s;
   const NcclTestsRow& row = mode.row;
   json["row"] = {{"size_bytes", row.size_bytes},
@@ -239,18 +247,13 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   json["trace_lost"] = mode.trace_lost;
   json["events"] = {{"written", mode.events.size()}, {"left_out", mode.events_left_out}};
   json["rounds"] = OrderedJson::array();
-  for (const RoundCounts& round : mode.rounds)
-    json["rounds"].push_back({{"migrations", round.migrations},
-                              {"failbacks", round.failbacks},
-                              {"gray_nics", round.gray_nics},
-                              {"well_nics", round.well_nics},
-                              {"lanes", round.lanes}});
+  for (const Counts& round : mode.rounds) json["rounds"].push_back(round);
   json["settings"] = mode.settings;
   json["ranks"] = ranks_of(mode);
   if (!mode.hosts.empty()) json["hosts"] = hosts_of(mode);
   json["iteration_ms"] = mode.iteration_ms;
   if (!mode.iteration_begin_ms.empty()) json["iteration_begin_ms"] = mode.iteration_begin_ms;
-  if (mode.stall_ms) json["stall_ms"] = *mode.stall_ms;
+  fill_places(mode, json);
   return json;
 }
 

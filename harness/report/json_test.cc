@@ -96,9 +96,9 @@ TEST(ResultJson, says_what_balance_did_and_nothing_of_it_in_other_modes) {
   Scenario scenario = sample_scenario();
   RunResult result = sample_result();
   result.modes[1].r2cc_mode = 2;
-  result.modes[1].gray_nics = 3;
-  result.modes[1].well_nics = 2;
-  result.modes[1].lanes = 14;
+  result.modes[1].counts["gray_nics"] = 3;
+  result.modes[1].counts["well_nics"] = 2;
+  result.modes[1].counts["lanes"] = 14;
   const Json json = written(scenario, result);
   EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
   EXPECT_TRUE(json["runs"][0]["metrics"]["balance"].is_null());

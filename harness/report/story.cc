@@ -152,7 +152,7 @@ class Teller {
   void tell_success() {
     const Correctness& c = mode_.correctness;
     std::string text = "finished all " + std::to_string(mode_.row.iterations) + " iterations";
-    if (mode_.migrations == 0 && !mode_.faults.empty()) text += " without a migration";
+    if (mode_.count("migrations") == 0 && !mode_.faults.empty()) text += " without a migration";
     if (c.exact() && c.checked_elements > 0) {
       text += messages_known(scenario_, c).by == MessagesBy::kNothing
                   ? "; every element right"

@@ -161,7 +161,7 @@ class Page {
                  t.rounds > 0 ? short_number(t.limit) : kNone,
                  t.rounds > 0 ? std::to_string(t.rounds_settled) + "/" + std::to_string(t.rounds) : kNone,
                  mode.restored.ratio ? fixed(*mode.restored.ratio, 3) : kNone,
-                 std::to_string(mode.migrations), by.empty() ? kNone : by});
+                 std::to_string(mode.count("migrations")), by.empty() ? kNone : by});
     }
     print(table);
     for (const ModeResult& mode : modes) {

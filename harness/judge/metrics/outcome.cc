@@ -2,7 +2,7 @@
 // How the job ended, and what it says of that.
 #include <algorithm>
 
-#include "harness/base/format.h"
+#include "harness/judge/job_record.h"
 #include "harness/judge/metric.h"
 #include "harness/judge/nic_names.h"
 
@@ -40,6 +40,28 @@ Value detected_by(const ModeResult& mode) {
   return {std::nullopt, "several", text, {}};
 }
 
+/// From the last fault that had taken effect before it.
+std::optional<double> error_ms(const MeasuredJob& m) {
+  if (m.job.outcome != Outcome::kError || m.job.error_ns == 0) return std::nullopt;
+  uint64_t last_ns = 0;
+  for (const Firing& firing : m.job.firings)
+    if (firing.t0_ns <= m.job.error_ns) last_ns = std::max(last_ns, firing.t0_ns);
+  return last_ns == 0 ? std::nullopt : std::optional(double(m.job.error_ns - last_ns) / 1e6);
+}
+
+/// What the application sees of faults, whatever transport it has.
+std::optional<double> stall_ms(const MeasuredJob& m) {
+  uint64_t first_ns = UINT64_MAX;
+  for (const FaultSample& sample : m.mode.faults)
+    if (sample.witnessed) first_ns = std::min(first_ns, sample.t0_ns);
+  std::optional<double> longest;
+  if (m.job.outcome != Outcome::kOk || first_ns == UINT64_MAX) return longest;
+  for (const OperationSpan& operation : m.job.record.operations)
+    if (operation.complete && operation.span.end_ns > first_ns)
+      longest = std::max(longest.value_or(0), double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
+  return longest;
+}
+
 }  // namespace
 
 namespace metrics_of {
@@ -72,11 +94,9 @@ std::vector<Metric> outcome() {
                 .meaning = "time from the last fault before the job's error to that error",
                 .needs = {.fault = true}},
        .wanted = "a time",
-       .value =
-           [](const Measured& m) {
-             if (!m.mode.error_ms) return Value::none("there is no error after a fault");
-             return Value::of(*m.mode.error_ms, milliseconds(*m.mode.error_ms));
-           },
+       .measure = error_ms,
+       .missing = "there is no error after a fault",
+       .place = "/error_ms",
        .spans_hosts = true},
       {.info = {.name = "stall_ms",
                 .unit = Unit::kMilliseconds,
@@ -84,11 +104,9 @@ std::vector<Metric> outcome() {
                            "later, on any transport",
                 .needs = {.fault = true}},
        .wanted = "a time",
-       .value =
-           [](const Measured& m) {
-             if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
-             return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
-           },
+       .measure = stall_ms,
+       .missing = "no fault took effect, or the job did not end well",
+       .place = "/stall_ms",
        .grows = true},
       {.info = {.name = "detected_by",
                 .words = {"completion", "event", "watchdog", "peer"},

@@ -125,7 +125,7 @@ RunResult sample_result() {
   migrate.blackout_ms = {1, 9.8, 9.8, 9.8, 9.8};
   migrate.detected_by = {{"event", 1}};
   migrate.floor_ms = 4.19;
-  migrate.migrations = 2;
+  migrate.counts["migrations"] = 2;
   migrate.throughput = {7.8, 3.95, 3.95 / 7.8, 0.5, 1, 1, 1, 0, 272, "", 8};
   baseline.restored.why_not = migrate.restored.why_not =
       "port_down node1/nic0 was still there when the job ended";
@@ -163,7 +163,7 @@ RunResult sample_result_with_dropped_faults() {
   migrate.faults_sampled = 2;
   migrate.detected_by = {{"event", 2}};
   migrate.rounds.resize(5);
-  migrate.rounds[1].migrations = 2;
+  migrate.rounds[1]["migrations"] = 2;
   migrate.faults_recovered_after_heal = 1;
   for (Distribution* d : {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms})
     d->n = 2;
