@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "harness/cli/commands.h"
-#include "harness/measure/statistics.h"
+#include "harness/judge/fault_times.h"
 #include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
@@ -78,15 +78,7 @@ class Gate : public testing::Test {
   }
 
   static void summarize(ModeResult& mode) {
-    const auto of = [&](std::optional<double> FaultSample::*time) {
-      std::vector<double> values;
-      for (const FaultSample& fault : mode.faults) values.push_back(*(fault.*time));
-      return r2bench::summarize(values);
-    };
-    mode.detect_ms = of(&FaultSample::detect_ms);
-    mode.migrate_ms = of(&FaultSample::migrate_ms);
-    mode.recover_ms = of(&FaultSample::recover_ms);
-    mode.blackout_ms = of(&FaultSample::blackout_ms);
+    summarize_times(mode);
     mode.faults_planned = mode.faults_witnessed = mode.faults_sampled = mode.faults.size();
     mode.detected_by = {{"event", mode.faults.size()}};
     mode.rounds.resize(mode.faults.size());

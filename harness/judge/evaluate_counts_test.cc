@@ -409,8 +409,7 @@ TEST_F(Pool, faults_of_all_jobs_stand_one_behind_the_other) {
     if (recover_ms > 0)
       sample.recover_ms = recover_ms;
     else
-      one.faults_unrecovered = 1;
-    one.recover_ms = {1, 500, 500, 500, 500};
+      one.faults_unrecovered = 1, sample.waited_ms = 500;
     one.faults = {sample};
     one.faults_sampled = 1;
     one.timeline.start_ns = start_ns;

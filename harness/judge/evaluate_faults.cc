@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "harness/judge/fault_times.h"
 #include "harness/judge/switch_time.h"
 #include "harness/measure/restored.h"
 #include "harness/measure/statistics.h"
@@ -109,10 +110,7 @@ class Faults {
         measure(strike, sample);
       if (!sample.sampled) ++mode_.faults_dropped[sample.why_not_sampled];
     }
-    mode_.detect_ms = summarize(std::move(detect_));
-    mode_.migrate_ms = summarize(std::move(migrate_));
-    mode_.recover_ms = summarize(std::move(recover_));
-    mode_.blackout_ms = summarize(std::move(blackout_));
+    summarize_times(mode_);
     measure_throughput();
     for (FaultSample& sample : mode_.faults) forget_recovery_from_nothing(sample);
   }
@@ -183,16 +181,12 @@ class Faults {
     if (sample.detected_ns) sample.switch_ms = switch_ms(job_.trace, *sample.detected_ns, window.until_ns);
     ++mode_.faults_sampled;
     mode_.floor_ms = std::max(mode_.floor_ms, sample.floor_ms);
-    if (sample.detect_ms) detect_.push_back(*sample.detect_ms);
     if (!sample.detected_by.empty()) ++mode_.detected_by[sample.detected_by];
-    if (sample.migrate_ms) migrate_.push_back(*sample.migrate_ms);
-    if (sample.blackout_ms) blackout_.push_back(*sample.blackout_ms);
     if (sample.recover_ms) {
-      recover_.push_back(*sample.recover_ms);
       mode_.faults_recovered_after_heal += sample.recovered_after_heal;
     } else if (job_.mode->kind != ModeKind::kBaseline) {
       ++mode_.faults_unrecovered;
-      recover_.push_back(waited_ms);  // at least so long
+      sample.waited_ms = waited_ms;
     }
   }
 
@@ -289,7 +283,6 @@ class Faults {
   ModeResult& mode_;
   uint64_t first_open_ns_ = 0, end_ns_ = 0;
   std::map<size_t, uint64_t> round_begin_ns_;
-  std::vector<double> detect_, migrate_, recover_, blackout_;
 };
 
 bool over_once_it_struck(const faultinject::FaultSpec& spec) {

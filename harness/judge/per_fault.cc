@@ -6,16 +6,10 @@
 #include <limits>
 #include <vector>
 
+#include "harness/judge/fault_times.h"
+
 namespace r2bench {
 namespace {
-
-std::optional<double> time_of(const FaultSample& sample, const std::string& family) {
-  if (family == "detect_ms") return sample.detect_ms;
-  if (family == "migrate_ms") return sample.migrate_ms;
-  if (family == "recover_ms") return sample.recover_ms;
-  if (family == "blackout_ms") return sample.blackout_ms;
-  return std::nullopt;
-}
 
 /// nullopt: it depends on what is known at the end only.
 std::optional<double> largest_bound(const Sum& bound, double floor_ms) {

@@ -6,27 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "harness/judge/fault_times.h"
 #include "harness/judge/metric.h"
-#include "harness/measure/statistics.h"
 
 namespace r2bench {
 namespace {
-
-struct Times {
-  std::vector<double> detect, migrate, recover, blackout;
-};
-
-void add_times(Times& times, const ModeResult& job) {
-  for (const FaultSample& sample : job.faults) {
-    if (!sample.sampled) continue;
-    if (sample.detect_ms) times.detect.push_back(*sample.detect_ms);
-    if (sample.migrate_ms) times.migrate.push_back(*sample.migrate_ms);
-    if (sample.blackout_ms) times.blackout.push_back(*sample.blackout_ms);
-    if (sample.recover_ms) times.recover.push_back(*sample.recover_ms);
-  }
-  // Of those that did not recover only the job's distribution knows how long it was waited for.
-  times.recover.insert(times.recover.end(), job.faults_unrecovered, job.recover_ms.max);
-}
 
 /// The jobs' faults, timelines and events one behind the other, as if the second job had begun where the
 /// first one ended; rounds count on.
@@ -178,21 +162,15 @@ void average_row(ModeResult& all) {
 
 ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   ModeResult all = *jobs.front();
-  Times times;
-  add_times(times, *jobs.front());
   for (size_t i = 1; i < jobs.size(); ++i) {
     const ModeResult& job = *jobs[i];
-    add_times(times, job);
     add_counts(all, job);
     keep_worst(all, job);
     append_faults(all, job);
     append_operations(all, job);
   }
   if (jobs.size() > 1) {
-    all.detect_ms = summarize(std::move(times.detect));
-    all.migrate_ms = summarize(std::move(times.migrate));
-    all.recover_ms = summarize(std::move(times.recover));
-    all.blackout_ms = summarize(std::move(times.blackout));
+    summarize_times(all);
     all.throughput = mean_of(jobs);
     pool_measured(all, jobs);
   }

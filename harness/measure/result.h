@@ -100,6 +100,7 @@ struct FaultSample {
   std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (README.md)
   bool recovered_after_heal = false;  ///< and that came only once the fault was healed
+  std::optional<double> waited_ms;    ///< it never came, although it was waited for so long
   std::optional<double> blackout_ms;  ///< longest gap between segments on an affected channel
   std::string detected_by;            ///< completion, event, watchdog, peer; empty when nothing was fenced
   double floor_ms = 0;                ///< one segment at the rate that the limit leaves its path

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "harness/judge/fault_times.h"
 #include "harness/judge/metric.h"
 #include "harness/measure/statistics.h"
 
@@ -37,7 +38,7 @@ class RunCheck {
   void check() {
     check_correctness();
     check_faults();
-    for (const char* family : {"detect_ms", "migrate_ms", "recover_ms", "blackout_ms"}) check_times(family);
+    for (const FaultTime& time : kFaultTimes) check_times(time.name);
     check_marks();
     check_rounds();
     check_rates();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 
+#include "harness/judge/fault_times.h"
 #include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
 
@@ -54,12 +55,9 @@ OrderedJson fault(const ModeResult& mode, const FaultSample& sample) {
   json["migrated_at_ms"] = since_start(mode, sample.migrated_ns);
   json["recovered_at_ms"] = since_start(mode, sample.recovered_ns);
   json["healed_at_ms"] = since_start(mode, sample.healed_ns);
-  json["detect_ms"] = number_or_null(sample.detect_ms);
+  for (const FaultTime& time : kFaultTimes) json[time.name] = number_or_null(sample.*time.of_fault);
   json["switch_ms"] = number_or_null(sample.switch_ms);
-  json["migrate_ms"] = number_or_null(sample.migrate_ms);
-  json["recover_ms"] = number_or_null(sample.recover_ms);
   json["recovered_after_heal"] = sample.recovered_after_heal;
-  json["blackout_ms"] = number_or_null(sample.blackout_ms);
   json["detected_by"] = sample.detected_by.empty() ? OrderedJson(nullptr) : OrderedJson(sample.detected_by);
   json["floor_ms"] = sample.floor_ms;
   json["window_ms"] = sample.window_ms;
@@ -137,13 +135,12 @@ OrderedJson restored_of(const Restored& r) {
 }
 
 OrderedJson recovery_of(const ModeResult& mode) {
-  return {{"detect_ms", distribution(mode.detect_ms)},
-          {"migrate_ms", distribution(mode.migrate_ms)},
-          {"recover_ms", distribution(mode.recover_ms)},
-          {"blackout_ms", distribution(mode.blackout_ms)},
-          {"floor_ms", when(mode.faults_sampled > 0, mode.floor_ms)},
-          {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_p99_ms)},
-          {"detected_by", mode.detected_by}};
+  OrderedJson json;
+  for (const FaultTime& time : kFaultTimes) json[time.name] = distribution(mode.*time.of_all);
+  json["floor_ms"] = when(mode.faults_sampled > 0, mode.floor_ms);
+  json["wakeup_p99_ms"] = when(mode.wakeup_ms.n > 0, mode.wakeup_p99_ms);
+  json["detected_by"] = mode.detected_by;
+  return json;
 }
 
 OrderedJson overhead_of(const Overhead& overhead) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "harness/base/format.h"
+#include "harness/judge/fault_times.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -28,22 +29,23 @@ Value time_value(const ModeResult& mode, const Distribution& values, const std::
                    milliseconds(value) + (values.n > 1 ? " (of " + std::to_string(values.n) + ")" : ""));
 }
 
-std::vector<Metric> family(const std::string& name, const std::string& meaning,
-                           Distribution ModeResult::*values, bool spans_hosts) {
+std::vector<Metric> family(const FaultTime& time) {
+  const std::string name = time.name;
+  const auto values = time.of_all;
   const Needs needs = {.fault = true, .trace = true};
   std::vector<Metric> metrics;
   for (const char* statistic : {"p50", "p95", "p99", "max"})
     metrics.push_back(
         {.info = {.name = name + "." + statistic,
                   .unit = Unit::kMilliseconds,
-                  .meaning = meaning,
+                  .meaning = time.meaning,
                   .needs = needs,
                   .compared = Compared{Better::kLower, Compared::Each::kFault}},
          .wanted = "a time",
          .value = [values, statistic = std::string(statistic)](
                       const Measured& m) { return time_value(m.mode, m.mode.*values, statistic); },
          .grows = std::string(statistic) == "max",
-         .spans_hosts = spans_hosts});
+         .spans_hosts = time.spans_hosts});
   metrics.push_back({.info = {.name = name + ".n", .meaning = "number of samples of " + name, .needs = needs},
                      .wanted = "a count",
                      .value = [values](const Measured& m) { return Value::of_count((m.mode.*values).n); },
@@ -57,16 +59,8 @@ namespace metrics_of {
 
 std::vector<Metric> times() {
   std::vector<Metric> all;
-  const auto add = [&](const std::vector<Metric>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  add(family("detect_ms", "time from the fault to the start of the fence", &ModeResult::detect_ms, true));
-  add(family("migrate_ms", "time from the fence until the last affected stream has delivered on another path",
-             &ModeResult::migrate_ms, true));
-  add(family("recover_ms",
-             "time from the fault until the rate is back to 90 % of what the remaining NICs can carry",
-             &ModeResult::recover_ms, true));
-  // A gap at one receiver needs one clock only.
-  add(family("blackout_ms", "longest gap between delivered segments of an affected stream",
-             &ModeResult::blackout_ms, false));
+  for (const FaultTime& time : kFaultTimes)
+    for (Metric& metric : family(time)) all.push_back(std::move(metric));
   return all;
 }
 
