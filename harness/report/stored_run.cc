@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/report/stored_run.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -63,6 +64,12 @@ std::vector<Json> read_events(const fs::path& path, const Json& result) {
   if (events.size() < written)
     throw InputError(path.string() + ": was cut off, it holds " + std::to_string(events.size()) + " of " +
                      std::to_string(written) + " events" + kCopyRunAgain);
+  const bool says = std::all_of(result["runs"].begin(), result["runs"].end(), [](const Json& run) {
+    return run.contains("events");
+  });  // not in older results
+  if (says && events.size() > written)
+    throw InputError(path.string() + ": holds " + std::to_string(events.size()) +
+                     " events, but its run wrote " + std::to_string(written) + kCopyRunAgain);
   return events;
 }
 

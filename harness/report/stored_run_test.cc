@@ -118,6 +118,12 @@ TEST_F(Stored, an_event_log_that_was_cut_off_is_refused_within_a_line_and_betwee
   EXPECT_NE(refusal().find("events.jsonl:1: is no event of r2bench"), std::string::npos) << refusal();
 }
 
+TEST_F(Stored, an_event_log_of_more_than_its_run_is_refused) {
+  const std::string whole = contents("events.jsonl");
+  write("events.jsonl", whole + whole);
+  expect_refusal("events.jsonl", "holds 346 events, but its run wrote 173");
+}
+
 TEST_F(Stored, a_foreign_timeline_is_refused) {
   write("timeline.json", "{}");
   expect_refusal("timeline.json", "is no timeline of schema version 2");
