@@ -122,14 +122,20 @@ class RunCheck {
 
   /// A time is the distance of its marks.
   void check_marks() {
-    for (const Json& fault : run_.at("faults"))
+    for (const Json& fault : run_.at("faults")) {
+      const std::string of = " of " + fault.at("name").get<std::string>();
       for (const auto& [time, from, to] : {std::tuple{"detect_ms", "t0_at_ms", "detected_at_ms"},
                                            std::tuple{"migrate_ms", "detected_at_ms", "migrated_at_ms"}}) {
         const auto begin = number(fault.at(from)), end = number(fault.at(to));
         if (begin && end)
-          close(std::string(time) + " of " + fault.at("name").get<std::string>(), number(fault.at(time)),
-                std::max(0.0, *end - *begin), std::string(from) + " and " + to, *end);
+          close(time + of, number(fault.at(time)), std::max(0.0, *end - *begin),
+                std::string(from) + " and " + to, *end);
       }
+      const auto struck = number(fault.at("t0_at_ms"));
+      for (const char* mark : {"detected_at_ms", "migrated_at_ms", "recovered_at_ms"})
+        if (const auto at = number(fault.at(mark)); at && struck && *at < *struck && !agree(*at, *struck))
+          say(mark + of + " is before its t0");
+    }
   }
 
   void check_rounds() {
@@ -173,7 +179,11 @@ class RunCheck {
     const bool repeats = run_.value("rounds", Json::array()).size() > 1;
     for (const Metric& metric : all_metrics()) {
       const auto value = number(values.value(metric.info.name, Json()));
-      if (!value || (metric.by_round && repeats)) continue;
+      if (!value) continue;
+      if (metric.by_round && repeats) {
+        check_most_of_rounds(metric.info.name, *value);
+        continue;
+      }
       const size_t dot = metric.info.name.find('.');
       std::string place = metric.place;
       if (place.empty() && dot != std::string::npos)
@@ -182,6 +192,13 @@ class RunCheck {
       if (const auto other = place.empty() ? std::nullopt : number_at(run_, place); other)
         close("metrics.values." + metric.info.name, value, *other, place);
     }
+  }
+
+  void check_most_of_rounds(const std::string& metric, double value) {
+    std::optional<double> most;
+    for (const Json& round : run_.at("rounds"))
+      if (const auto count = number(round.value(metric, Json()))) most = std::max(most.value_or(0), *count);
+    if (most) close("metrics.values." + metric, value, *most, "its rounds");
   }
 
   void check_wakeup() {

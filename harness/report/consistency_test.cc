@@ -71,6 +71,11 @@ TEST_F(Consistency, a_time_is_the_distance_of_its_marks) {
       std::string::npos);
 }
 
+TEST_F(Consistency, nothing_comes_before_its_fault) {
+  EXPECT_EQ(said_with("/faults/0/recovered_at_ms", -50),
+            "migrate: recovered_at_ms of port_down node1/nic0 is before its t0\n");
+}
+
 TEST_F(Consistency, exact_is_what_has_no_wrong_element) {
   EXPECT_EQ(said_with("/metrics/correctness/exact", false),
             "migrate: correctness.exact is false, but true follows from its counts\n");
@@ -88,6 +93,9 @@ TEST_F(Consistency, a_metric_has_one_value) {
 TEST_F(Consistency, totals_are_those_of_the_rounds) {
   json["runs"][1]["rounds"] = {{{"migrations", 2}, {"failbacks", 0}}, {{"migrations", 1}, {"failbacks", 0}}};
   EXPECT_EQ(said(), "migrate: recovery.migrations is 2, but 3 follows from its rounds\n");
+  json["runs"][1]["rounds"][0]["migrations"] = 1;
+  EXPECT_EQ(said(), "migrate: metrics.values.migrations is 2.0, but 1.0 follows from its rounds\n")
+      << "with repeats the most of a round";
 }
 
 TEST_F(Consistency, rates_are_those_beside_them) {
