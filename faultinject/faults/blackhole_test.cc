@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {
@@ -100,7 +100,7 @@ TEST_F(BlackholeTest, healing_one_direction_touches_no_queue_pair_of_the_program
   start(20, 7, 16, "shared", "channel no_access");
   const uint32_t id = arm("{target: node0/nic0, kind: blackhole, direction: in, at: now}");
   ASSERT_TRUE(eventually([&] {  // delivered, and the acknowledgement lost
-    b->must("recv 0 1");  // one for each: many may pass before the fault takes effect
+    b->must("recv 0 1");        // one for each: many may pass before the fault takes effect
     a->must("post 0 send 1 8 0");
     EXPECT_EQ(b->poll(0, 1, 10000, "recv").size(), 1u);
     return a->sleep(0, 1, 100).empty() && witnessed(id, Effect::kWcWithheld, "node0");

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
 
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

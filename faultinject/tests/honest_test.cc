@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

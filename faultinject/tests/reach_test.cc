@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

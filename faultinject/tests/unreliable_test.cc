@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a dead port does to those that no acknowledgement tells of it: datagrams and unreliable connections,
 // whose sends succeed and vanish, and a queue pair that only receives.
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

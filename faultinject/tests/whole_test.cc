@@ -7,7 +7,7 @@
 
 #include "faultinject/control/board.h"
 #include "faultinject/plan/names.h"
-#include "faultinject/testing/nodes.h"
+#include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
 namespace {

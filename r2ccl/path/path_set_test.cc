@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/base/config.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/traffic.h"
 #include "r2ccl/verbs/device.h"
 
 namespace r2ccl {

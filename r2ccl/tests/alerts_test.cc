@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "r2ccl/testing/prometheus_text.h"
+#include "r2ccl/tests/testing/prometheus_text.h"
 #include "r2ccl/trace/metrics.h"
 
 namespace r2ccl::trace {

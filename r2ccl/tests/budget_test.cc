@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/path/path.h"
-#include "r2ccl/testing/cost.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/cost.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "r2ccl/protocol/wire.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -6,9 +6,9 @@
 #include <netinet/in.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/deaf.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/deaf.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/frozen_driver.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/frozen_driver.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "harness/vhca/testing/stand_in_gpu.h"
 #include "r2ccl/protocol/unflushed.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

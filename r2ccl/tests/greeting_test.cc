@@ -8,9 +8,9 @@
 #include <random>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/cutter.h"
-#include "r2ccl/testing/proxy.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/cutter.h"
+#include "r2ccl/tests/testing/proxy.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "r2ccl/testing/prometheus_text.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/prometheus_text.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

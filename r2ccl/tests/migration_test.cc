@@ -9,10 +9,10 @@
 #include <random>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/mute.h"
-#include "r2ccl/testing/swallow.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/mute.h"
+#include "r2ccl/tests/testing/swallow.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

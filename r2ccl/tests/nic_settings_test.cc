@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace {
 

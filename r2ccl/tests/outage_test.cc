@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/cost.h"
-#include "r2ccl/testing/cutter.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/cost.h"
+#include "r2ccl/tests/testing/cutter.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/cost.h"
-#include "r2ccl/testing/faulty_driver.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/cost.h"
+#include "r2ccl/tests/testing/faulty_driver.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "r2ccl/path/path.h"
-#include "r2ccl/testing/cost.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/cost.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

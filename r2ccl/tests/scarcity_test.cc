@@ -16,9 +16,9 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/path/path_set.h"
-#include "r2ccl/testing/cost.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/cost.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace {
 

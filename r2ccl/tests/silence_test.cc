@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/deaf.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/deaf.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

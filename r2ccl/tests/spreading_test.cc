@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/testing/failing_ports.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/failing_ports.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/base/result.h"
-#include "r2ccl/testing/prometheus_text.h"
+#include "r2ccl/tests/testing/prometheus_text.h"
 #include "r2ccl/trace/ring.h"
 
 namespace r2ccl::trace {

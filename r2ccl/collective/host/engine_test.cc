@@ -15,8 +15,8 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/collective/host/engine.h"
 #include "r2ccl/collective/host/group.h"
-#include "r2ccl/testing/faulting_net.h"
-#include "r2ccl/testing/traffic.h"
+#include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl::collective {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
-#include "r2ccl/testing/proxy.h"
+#include "r2ccl/tests/testing/proxy.h"
 #include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {

@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "r2ccl/path/process_context.h"
-#include "r2ccl/testing/faulting_net.h"
+#include "r2ccl/tests/testing/faulting_net.h"
 
 namespace r2ccl::testing_support {
 

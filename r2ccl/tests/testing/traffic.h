@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-#include "r2ccl/testing/two_processes.h"
+#include "r2ccl/tests/testing/two_processes.h"
 
 namespace r2ccl::testing_support {
 

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "r2ccl/testing/two_processes.h"
+#include "r2ccl/tests/testing/two_processes.h"
 
 namespace r2ccl::testing_support {
 
