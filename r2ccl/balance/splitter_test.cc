@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// How messages are cut: every byte travels once, and each lane carries its share.
+#include "r2ccl/balance/splitter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace r2ccl::balance {
+namespace {
+
+std::vector<LaneShare> lanes(const std::vector<double>& shares) {
+  std::vector<LaneShare> out;
+  for (const double share : shares) out.push_back({share, false});
+  return out;
+}
+
+/// Cuts `messages` messages of `bytes` and checks each; returns the bytes per lane.
+std::vector<double> cut(Splitter& splitter, size_t messages, uint32_t bytes, uint64_t address,
+                        size_t* most = nullptr) {
+  std::vector<double> carried(splitter.lanes(), 0);
+  for (size_t m = 0; m < messages; ++m) {
+    std::array<Piece, kMaxRails> pieces;
+    const size_t count = splitter.split(address, bytes, pieces);
+    if (most) *most = std::max(*most, count);
+    EXPECT_GE(count, 1u);
+    uint32_t at = 0;
+    unsigned lanes = 0;
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(pieces[i].offset, at) << "no gap, no overlap";
+      EXPECT_LT(pieces[i].lane, splitter.lanes());
+      EXPECT_FALSE(lanes & 1u << pieces[i].lane) << "a lane of its own";
+      lanes |= 1u << pieces[i].lane;
+      EXPECT_TRUE(i == 0 || (address + at) % Splitter::kGrain == 0);
+      EXPECT_TRUE(count == 1 || pieces[i].bytes >= Splitter::kLeastPiece - Splitter::kGrain);
+      at += pieces[i].bytes;
+      carried[pieces[i].lane] += pieces[i].bytes;
+    }
+    EXPECT_EQ(at, bytes);
+  }
+  return carried;
+}
+
+TEST(Splitter, every_byte_travels_once_and_each_lane_carries_its_share) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    const size_t count = 1 + random() % kMaxRails;
+    std::vector<double> share(count);
+    for (double& s : share) s = double(random() % 100);
+    share[random() % count] += 1;
+    const double all = std::accumulate(share.begin(), share.end(), 0.0);
+    for (double& s : share) s /= all;
+    Splitter splitter;
+    splitter.set(lanes(share));
+    const uint32_t bytes = Splitter::kWhole + uint32_t(random() % (2 << 20));
+    const auto carried = cut(splitter, 200, bytes, random() * 4ull);
+    for (size_t lane = 0; lane < count; ++lane)
+      EXPECT_NEAR(carried[lane] / (200.0 * bytes), share[lane], 0.01)
+          << "round " << round << ", lane " << lane;
+  }
+}
+
+TEST(Splitter, small_messages_stay_whole_and_away_from_slow_lanes) {
+  Splitter splitter;
+  splitter.set(lanes({0.2, 0.5, 0.3}));
+  size_t most = 0;
+  const uint32_t small = Splitter::kWhole - 1;
+  auto carried = cut(splitter, 1000, small, 0, &most);
+  EXPECT_EQ(most, 1u);
+  for (size_t lane = 0; lane < 3; ++lane)
+    EXPECT_NEAR(carried[lane] / (1000.0 * small), (std::array{0.2, 0.5, 0.3}[lane]), 0.01);
+  // The largest share may well be that of a slow lane: it is home.
+  const std::vector<LaneShare> slow{{0.2, false}, {0.5, true}, {0.3, false}};
+  splitter.set(slow);
+  carried = cut(splitter, 1000, small, 0, &most);
+  EXPECT_EQ(most, 1u);
+  EXPECT_EQ(carried[1], 0);
+  EXPECT_NEAR(carried[0] / (1000.0 * small), 0.4, 0.01);
+  // It is not made up for with large ones.
+  carried = cut(splitter, 100, 1 << 20, 0);
+  EXPECT_NEAR(carried[1] / 100 / (1 << 20), 0.5, 0.02);
+  const std::vector<LaneShare> all_slow{{0.5, true}, {0.5, true}};
+  splitter.set(all_slow);
+  carried = cut(splitter, 1000, small, 0);
+  EXPECT_NEAR(carried[1] / (1000.0 * small), 0.5, 0.01);
+}
+
+TEST(Splitter, no_more_pieces_than_are_needed) {
+  Splitter splitter;
+  splitter.set(lanes(std::vector<double>(8, 1.0 / 8)));
+  size_t most = 0;
+  cut(splitter, 100, Splitter::kWhole, 64, &most);
+  EXPECT_LE(most, 4u) << "64 KiB are not cut into pieces below 16 KiB";
+}
+
+TEST(Splitter, empty_messages_and_a_single_lane) {
+  Splitter splitter;
+  splitter.set(lanes({1}));
+  cut(splitter, 3, 1 << 20, 5);
+  std::array<Piece, kMaxRails> pieces;
+  EXPECT_EQ(splitter.split(0, 0, pieces), 1u);
+  EXPECT_EQ(pieces[0].bytes, 0u);
+}
+
+}  // namespace
+}  // namespace r2ccl::balance
