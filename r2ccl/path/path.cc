@@ -18,7 +18,10 @@ Result<verbs::QueuePair> make_pair(const verbs::Device& device, const verbs::Com
   auto pair = verbs::QueuePair::create(device, queue, limits);
   if (!pair) return pair;
   job.calls("ibv_modify_qp to INIT");
-  if (auto done = pair->to_init(device); !done) return done.error();
+  if (auto done = pair->to_init(device); !done) {
+    job.calls("ibv_destroy_qp");
+    return done.error();
+  }
   return pair;
 }
 
@@ -48,49 +51,67 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
   path->local_nic_ = local_nic;
   path->remote_nic_ = remote_nic;
   path->channel_memory = std::move(memory);
+  if (auto built = path->build(device, with_probe, with_flush, job); !built) {
+    path->discard(job);
+    return built.error();
+  }
+  path->first_psn_ = randombytes_random() & 0xffffff;
+  return path;
+}
+
+Result<void> Path::build(const verbs::Device& device, bool with_probe, bool with_flush, Job& job) {
   job.calls("ibv_create_cq");
-  auto queue = verbs::CompletionQueue::create(device, int(kSendDepth + kReceiveDepth + 8));
-  if (!queue) return queue.error();
-  path->queue = std::move(*queue);
+  auto made = verbs::CompletionQueue::create(device, int(kSendDepth + kReceiveDepth + 8));
+  if (!made) return made.error();
+  queue = std::move(*made);
   verbs::QueuePairLimits limits;
   limits.send_work_requests = kSendDepth;
   limits.receive_work_requests = kReceiveDepth + 1;
   limits.inline_bytes = sizeof(wire::CtsLine);
-  auto pair = make_pair(device, path->queue, limits, job);
+  auto pair = make_pair(device, queue, limits, job);
   if (!pair) return pair.error();
-  path->data = std::move(*pair);
+  data = std::move(*pair);
   job.calls("ibv_reg_mr");
-  auto region = verbs::MemoryRegion::create(device, path->channel_memory.get(), kChannelMemoryBytes);
+  auto region = verbs::MemoryRegion::create(device, channel_memory.get(), kChannelMemoryBytes);
   if (!region) return region.error();
-  path->memory = std::move(*region);
-  path->memory_lkey = path->memory.lkey();
+  memory = std::move(*region);
+  memory_lkey = memory.lkey();
   for (uint32_t i = 0; i < kReceiveDepth; ++i)
-    if (const int error = path->data.post_receive(work(kWorkReceive, i)); error != 0)
+    if (const int error = data.post_receive(work(kWorkReceive, i)); error != 0)
       return Error{ErrorCode::kVerbs, "ibv_post_recv on " + device.name() + ": " + std::strerror(error)};
   if (with_probe) {
     job.calls("ibv_create_cq");
     auto probe_queue = verbs::CompletionQueue::create(device, 4);
     if (!probe_queue) return probe_queue.error();
-    path->probe_queue_ = std::move(*probe_queue);
+    probe_queue_ = std::move(*probe_queue);
     verbs::QueuePairLimits probe_limits;
     probe_limits.send_work_requests = 2;
-    auto probe_pair = make_pair(device, path->probe_queue_, probe_limits, job);
+    auto probe_pair = make_pair(device, probe_queue_, probe_limits, job);
     if (!probe_pair) return probe_pair.error();
-    path->probe_pair_ = std::move(*probe_pair);
+    probe_pair_ = std::move(*probe_pair);
   }
   if (with_flush) {
     job.calls("ibv_create_cq");
     auto flush_queue = verbs::CompletionQueue::create(device, 4);
     if (!flush_queue) return flush_queue.error();
-    path->flush_queue_ = std::move(*flush_queue);
+    flush_queue_ = std::move(*flush_queue);
     verbs::QueuePairLimits flush_limits;
     flush_limits.send_work_requests = 2;
-    auto flush_pair = make_pair(device, path->flush_queue_, flush_limits, job);
+    auto flush_pair = make_pair(device, flush_queue_, flush_limits, job);
     if (!flush_pair) return flush_pair.error();
-    path->flush_pair_ = std::move(*flush_pair);
+    flush_pair_ = std::move(*flush_pair);
   }
-  path->first_psn_ = randombytes_random() & 0xffffff;
-  return path;
+  return {};
+}
+
+void Path::discard(Job& job) {
+  for (verbs::QueuePair* it : {&data, &probe_pair_, &flush_pair_}) {
+    job.calls("ibv_destroy_qp");
+    *it = {};
+  }
+  job.calls("ibv_dereg_mr");
+  memory = {};
+  destroy_queues(job);
 }
 
 wire::PathEnd Path::describe(const verbs::Device& device) const {

@@ -113,6 +113,8 @@ class Path {
 
   /// … and then the completion queues.
   void destroy_queues(Job& job);
+  /// All of it, of a path that could not be made or connected.
+  void discard(Job& job);
 
   /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
   JobPtr job;
@@ -222,6 +224,7 @@ class Path {
 
  private:
   Path() = default;
+  Result<void> build(const verbs::Device& device, bool with_probe, bool with_flush, Job& job);
   Result<void> noted(Result<void> done);
   static constexpr uint32_t kBothSentinels = 3;
 

@@ -22,6 +22,7 @@ void prepare(PathHalf& half, ProcessContext& context, const std::shared_ptr<Chan
   Path& path = **half.made;
   if (half.peer_end)
     if (auto connected = path.connect(device, *half.peer_end, context.config, job); !connected) {
+      path.discard(job);
       half.made = connected.error();
       return;
     }
