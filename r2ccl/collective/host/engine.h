@@ -41,7 +41,28 @@ enum class DataType : uint8_t {
   kFloat8e5m2
 };
 inline constexpr int kDataTypes = 12;
-size_t bytes_of(DataType type);
+/// Of one element.
+constexpr size_t bytes_of(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+    case DataType::kUint8:
+    case DataType::kFloat8e4m3:
+    case DataType::kFloat8e5m2:
+      return 1;
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 2;
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kFloat32:
+      return 4;
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat64:
+      return 8;
+  }
+  return 0;
+}
 
 /// kSum also carries avg and premulsum: NCCL scales before and after.
 enum class Reduction : uint8_t { kSum, kProd, kMax, kMin };
