@@ -46,7 +46,8 @@ class Nightly(unittest.TestCase):
         shutil.copy(ROOT / ".ci" / "nightly", self.root / ".ci" / "nightly")
         shutil.copytree(ROOT / "scenarios", self.root / "scenarios")
         (self.root / "harness").mkdir()
-        shutil.copytree(ROOT / "harness" / "bench", self.root / "harness" / "bench")
+        for folder in ("base", "bench"):
+            shutil.copytree(ROOT / "harness" / folder, self.root / "harness" / folder)
         self.bin = self.root / "bin"
         self.bin.mkdir()
         for tool in TOOLS:

@@ -19,6 +19,10 @@ import subprocess
 import sys
 import time
 
+HERE = pathlib.Path(__file__).resolve()
+sys.path.insert(0, str(HERE.parents[3] / 'harness' / 'base'))
+import origin  # noqa: E402
+
 C, P, S = 'r2ccl/channel/', 'r2ccl/protocol/', 'r2ccl/service/'
 SEND = 'template <typename T>\nvoid Channel::send(wire::Type type, const T& message) {\n'
 
@@ -123,7 +127,6 @@ DEFECTS = {
 }
 
 
-HERE = pathlib.Path(__file__).resolve()
 RECORD = 'r2ccl/tests/simulation/put_back.csv'
 COLUMNS = ['name', 'found', 'histories', 'seconds', 'seed', 'violation', 'commit']
 TABLE = re.compile(r'(<!-- put back -->\n).*?(<!-- end -->)', re.DOTALL)
@@ -214,7 +217,7 @@ def search(args, name, correct, commit):
 
 
 def search_all(args):
-    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=args.checkout, capture_output=True, text=True, check=True).stdout.strip()
+    commit = origin.of_checkout(args.checkout, but=[RECORD])
     if failed := build(args):
         sys.exit(f'it does not build without a defect: {failed}')
     correct = shutil.copy2(args.checkout / args.build / 'bin/simulate', args.checkout / args.build / 'bin/simulate_correct')
