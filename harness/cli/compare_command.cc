@@ -13,9 +13,9 @@ void CompareOptions::add_to(CLI::App& app) {
       app.add_subcommand("compare", "Decide whether a result is worse than another result or a baseline");
   compare->add_option(
       "result", compare_.results,
-      "The results before and after: result.json files, or folders of one or several runs; with --baseline "
-      "the result after only");
-  compare->add_option("--baseline", compare_.baseline, "Compare with this baseline");
+      "The result before and the one after (with --baseline or --save-baseline, one result is enough): "
+      "result.json files, or folders of one or several runs");
+  compare->add_option("--baseline", compare_.baseline, "Compare the result with this baseline");
   compare->add_option("--save-baseline", compare_.save,
                       "Write the samples of the last result to this file, as a baseline");
   compare->add_option("--out", compare_.out,
@@ -32,16 +32,15 @@ void CompareOptions::add_to(CLI::App& app) {
   gate->add_option("--baseline", gate_.baseline, "Compare with this baseline");
   gate->add_option(
           "--reference", gate_.reference,
-          "KEY=VALUE, as in --set: alternate runs with runs that have this setting, and compare with those; "
-          "the baseline then supplies the noise floor only")
+          "Alternate the scenario with the same scenario under this setting (KEY=VALUE, as in --set), and "
+          "compare with that; the baseline then supplies the noise floor only")
       ->allow_extra_args(false);
   gate->add_option("--save-baseline", gate_.save,
                    "Write the measurements to this file, as a baseline, instead of comparing them");
   gate->add_flag("--append", gate_.append, "With --save-baseline: add to the file instead of replacing it");
   gate->add_option("--runs", gate_.runs, "With --save-baseline: number of measurements (default: 1)")
       ->check(CLI::Range(1, 1000));
-  gate->add_option("--jobs", gate_.jobs,
-                   "Number of jobs that share the rounds of faults of a run (default: 3)")
+  gate->add_option("--jobs", gate_.jobs, "Divide the scenario's `repeats` among this many jobs (default: 3)")
       ->check(CLI::Range(1, 100));
   gate->add_option("--out", gate_.out, "Folder for the results (default: results/runs/gate-TIME)");
   gate->add_flag("--quiet", gate_.quiet, "Print the comparison only, no progress");

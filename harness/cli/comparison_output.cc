@@ -35,7 +35,8 @@ void make_folder(const fs::path& folder) {
 void ThresholdOptions::add_to(CLI::App& command) {
   command
       .add_option("--floor", floors,
-                  "Noise floor of a metric in its unit, such as recover_ms=1 (default: from repeated runs)")
+                  "Noise floor: smaller differences of this metric count as noise, such as recover_ms=1 "
+                  "(default: the difference between runs of the same program)")
       ->allow_extra_args(false);
   command
       .add_option("--alpha", alpha, "Probability of a false alarm, for all metrics together (default: 0.02)")

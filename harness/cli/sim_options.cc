@@ -133,7 +133,7 @@ void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
       ->check(CLI::IsMember({"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix"}))
       ->needs(capacities)
       ->group(group);
-  explain.add_option("--print", print, "Print this rank's operations (-2: every rank's)")
+  explain.add_option("--print", print, "Print the operations of this rank (-2: of all ranks)")
       ->needs(capacities)
       ->group(group);
   explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")

@@ -34,13 +34,13 @@ struct Changes {
   void add_to(CLI::App& command, const std::string& group = "Options") {
     command
         .add_option("--modes", modes,
-                    "Modes to run, separated by commas: baseline, migrate, balance, allreduce, or labels in "
-                    "the scenario (default: the scenario's)")
+                    "Run these instead of the scenario's modes, separated by commas: baseline, migrate, "
+                    "balance, allreduce, or the label of one of its modes")
         ->group(group);
     has_repeats =
         command
             .add_option("--repeats", repeats,
-                        "Rounds of faults per job, at random moments (default: the scenario's)")
+                        "Rounds: how often the list of faults is gone through (default: the scenario's)")
             ->check(CLI::Range(1, 10000))
             ->group(group);
     has_seed = command.add_option("--seed", seed, "Seed of everything random (default: the scenario's)")
@@ -92,9 +92,11 @@ Subcommand add_run(CLI::App& app) {
       ->check(CLI::Range(1, 65535));
   run->add_option("--fabric", arguments.fabric, "Override the scenario's fabric; rxe runs it in a QEMU guest")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
-  run->add_option("--launcher", arguments.launcher,
-                  "How the hosts are started: local (this machine), mpi (mpirun), slurm (srun), env (already "
-                  "started, by torchrun for example, with RANK, WORLD_SIZE, MASTER_ADDR) (default: local)")
+  run->add_option(
+         "--launcher", arguments.launcher,
+         "What starts r2bench on the hosts: local (nothing: all nodes are on this machine), mpi (mpirun), "
+         "slurm (srun), env (something else has, such as torchrun, with RANK, WORLD_SIZE and "
+         "MASTER_ADDR set) (default: local)")
       ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
   run->add_option(
       "--hosts", arguments.hosts,
@@ -284,11 +286,10 @@ Subcommand add_conformance(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
   conformance
-      ->add_option(
-          "--case", options->arguments.cases,
-          "Run only cases whose names begin with this, and the fault cases (--no-faults leaves those out)")
+      ->add_option("--case", options->arguments.cases,
+                   "Of the cases without faults, run only those whose names begin with this; may be repeated")
       ->allow_extra_args(false);
-  conformance->add_flag("--no-faults", options->no_faults, "Leave out the fault cases");
+  conformance->add_flag("--no-faults", options->no_faults, "Leave out the cases with faults");
   conformance->add_option("--out", options->arguments.out,
                           "Folder for the table (default: results/runs/conformance-TIME)");
   conformance->add_option("--raw", options->arguments.raw,
@@ -303,7 +304,7 @@ Subcommand add_conformance(CLI::App& app) {
 Subcommand add_matrix(CLI::App& app) {
   const auto arguments = std::make_shared<MatrixArguments>();
   CLI::App* matrix = app.add_subcommand(
-      "matrix", "Run every kind of fault at every moment of every kind of job: the fault matrix");
+      "matrix", "Run the fault matrix: every kind of fault at every moment, as small jobs (cells)");
   matrix
       ->add_option("--only", arguments->only,
                    "Run only cells that match FAULT/MOMENT/OPERATION/END, such as 'port_down/*/SendRecv/*'")
