@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each NIC really carries, learnt from completions alone: no probe traffic, no clock read for small
-// messages.
+// Measures what each NIC carries, from completions alone: there is no probe traffic, and no clock is read for
+// small messages.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class NicMeter {
     if (since != 0 && at > since) idle_ns_.fetch_add(at - since, std::memory_order_relaxed);
     return 1;
   }
-  /// It is done, and was as much work for the NIC as `work` bytes of memory near to it. Returns how many
-  /// fewer are under way: 0 or 1.
+  /// That write is complete. `work`: the bytes of near memory that would have cost the NIC as much. Returns
+  /// how many writes fewer count as under way: 0 or 1.
   template <typename Now>
   int done(uint32_t bytes, uint64_t work, Now now) noexcept {
     if (bytes < kLeastBytes) return 0;
@@ -42,7 +42,7 @@ class NicMeter {
     if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) idle_since_.store(at, std::memory_order_relaxed);
     return 1;
   }
-  /// `writes` of them will never be reported.
+  /// So many writes will never be reported as complete.
   void abandoned(int writes, uint64_t now) noexcept {
     if (writes > 0 && open_.fetch_sub(writes, std::memory_order_relaxed) == writes)
       idle_since_.store(now, std::memory_order_relaxed);
@@ -55,7 +55,7 @@ class NicMeter {
     uint64_t depth = 0;      ///< sum over completions: writes under way, with the one that completes
     bool open = false;       ///< writes are under way now
   };
-  /// All of one moment, unless completions keep coming in between: then nearly so.
+  /// Its values belong to one moment; to nearly one if completions keep arriving meanwhile.
   Reading read() const noexcept {
     Reading reading;
     for (int i = 0; i < 4; ++i) {
@@ -78,82 +78,85 @@ class NicMeter {
   std::atomic<int32_t> open_{0};
 };
 
-/// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown
-/// otherwise. Pure; time is passed in. A NIC is slow ('gray') when, several intervals running, it has work
-/// for as long as any other or longer, and carries clearly less meanwhile than its neighbours do; lateness of
-/// this process slows all NICs alike and so shows in none. One with fewer writes under way than its
-/// neighbours has less to do, whether or not something always is: what is late there may wait for another
-/// port; such an interval counts neither way, as an operation may begin or end in it. From then on what it carries is its level, but for a NIC that has less to do than the others: the
-/// rate of small pieces says more of latency than of what it could carry, and would sink with its share, so
-/// its level rises until it has as much to do; no further than a latency within its writes explains. What is
-/// gray is compared with well NICs alone, and not with those that only help it out now and then: two slow
-/// ones that go on alone after the others have done would seem well to each other, and the few small pieces
-/// of a helper carry less than it could. Where there is nobody to compare it with its level stays.
+/// How much each NIC of a node can carry, relative to its nominal rate: 1 until measured otherwise. Pure;
+/// time is passed in.
 ///
-/// Two things are guesses: what crossing sockets costs a NIC, and that NICs shared with other processes serve
-/// all alike. Neither may make a NIC look slow: what is usual is taken without them, and each NIC gets the
-/// better of the two.
+/// A NIC becomes degraded ('gray') if, in several intervals, it carries clearly less than its neighbours
+/// while it is at least as busy: it has work for as long, and as many writes under way. If it has fewer under
+/// way, the interval counts neither way: an operation may have begun or ended in it, or what is late may wait
+/// for another port. Delays of this process slow all NICs alike, so no NIC looks slow because of them.
+///
+/// The level of a gray NIC is what it carries. Exception: if it has work for less time than the others, its
+/// rate reflects latency and would fall with its share. Its level then rises until the NIC is as busy as they
+/// are, but not by more than a latency in each write explains. A gray NIC is compared only with healthy NICs
+/// that have work for a comparable time: two slow NICs that continue alone would look healthy to each other,
+/// and a NIC that only helps out carries less than it could. Without such a NIC the level stays.
+///
+/// Two inputs are guesses: the cost of crossing sockets, and that a NIC serves equally all processes that
+/// share it. Neither may make a NIC look slow. So the usual rate is taken without that cost, and a NIC counts
+/// by the better of its two ratios, with sharing and without.
 class Capacities {
  public:
   static constexpr size_t kMaxNics = 8;
-  static constexpr uint64_t kIntervalNs =
-      50'000'000;  ///< for which some NIC has work in an interval, at least
-  static constexpr uint64_t kLongestNs =
-      1'000'000'000;                      ///< an interval ends then, with those that have anything
-  static constexpr uint64_t kWrites = 3;  ///< and least completions, where any are or are to come …
-  static constexpr uint64_t kLongWorkNs = 100'000'000;  ///< … or one that so much work ended with
+  /// An interval lasts until some NIC has had work for this long …
+  static constexpr uint64_t kIntervalNs = 50'000'000;
+  static constexpr uint64_t kWrites = 3;  ///< … and each NIC with work has so many completions …
+  static constexpr uint64_t kLongWorkNs = 100'000'000;   ///< … or one completion after this much work,
+  static constexpr uint64_t kLongestNs = 1'000'000'000;  ///< … but no longer than this.
+  /// Relative to the others: below kGray an interval is slow, above kWell it is good.
   static constexpr double kGray = 0.85, kVeryGray = 0.6, kWell = 0.93;
-  static constexpr int kLow = 3;            ///< intervals without a good one; those below kVeryGray count twice
-  static constexpr int kWellIntervals = 2;  ///< running
-  static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
+  /// Slow intervals, without a good one, that make a NIC gray; one below kVeryGray counts twice.
+  static constexpr int kLow = 3;
+  static constexpr int kWellIntervals = 2;  ///< good intervals in a row that make it healthy again
+  static constexpr double kBusiest = 0.9;   ///< part of the longest time for which any NIC has work
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
-  /// … where most bytes follow a plan: what is meant for a slow NIC waits there, and nothing goes another
-  /// way.
+  /// … if most bytes follow a plan: a slow NIC's share then waits in its queue, and cannot go elsewhere.
   static constexpr double kPlannedBacklog = 2;
-  /// Of a write's time, at most, that is not the NIC's rate: on the way, or until somebody polls.
+  /// At most this much of a write's time is not due to the NIC's rate: latency, or waiting for a poll.
   static constexpr double kLatencyNs = 1e6;
-  static constexpr double kIdle = 0.8;  ///< part of the time that others have work
-  /// A gray NIC learns from a well one that has work for this part of its own time, at least.
+  static constexpr double kIdle = 0.8;  ///< a gray NIC with work for less of the others' time has too little
+  /// A gray NIC is compared with a healthy one that has work for at least this part of its own time.
   static constexpr double kComparable = 0.3;
   static constexpr double kLeastLevel = 0.02;
-  static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
+  static constexpr int kMostPatience = 64;  ///< intervals: longest wait before a gray NIC is tried again
+  static constexpr int kForgiven = 200;  ///< intervals: after so many, having been gray before is forgotten
 
   Capacities() = default;
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit Capacities(std::span<const double> nominal);
 
-  /// Takes readings of all NICs' meters at time `now`, any time and often. `part[i]`: of the work that NIC i
-  /// has, how much is this process's, as far as is known; empty: all. `planned`: of all bytes so far, those
-  /// that were sent after a plan for all NICs. Returns whether an interval has ended.
+  /// Takes readings of all NICs' meters at time `now`; may be called at any time. `part[i]`: the part of NIC
+  /// i's work that is this process's, as far as is known; empty: all of it. `planned`: how many of all bytes
+  /// so far were sent by a plan for all NICs. Returns whether an interval has ended.
   bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {},
             uint64_t planned = 0);
   /// Relative to its nominal rate, 0 … 1.
   double relative(size_t nic) const {
     return std::min(nics_[nic].gray ? nics_[nic].level : 1.0, nics_[nic].most);
   }
-  /// … by what its port says alone, without what was measured.
+  /// The same by the port's rate alone, without what was measured.
   double by_port(size_t nic) const { return nics_[nic].most; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
   double nominal(size_t nic) const { return nics_[nic].nominal; }
-  /// Its port says that it now carries `rate`, in the unit of `nominal` and > 0: known without measuring. The
-  /// nominal rate stays what traffic was spread by. Returns whether that is news.
+  /// The port now reports this rate, in the unit of `nominal` and > 0. The nominal rate, by which traffic was
+  /// spread, does not change. Returns whether the limit has changed.
   bool at_most(size_t nic, double rate);
-  /// Forgets what was measured on it: it was away.
+  /// Forgets what was measured on a NIC that was away.
   void forget(size_t nic);
 
  private:
   struct Nic {
     double nominal = 1;
-    double most = 1;           // of that, by what its port says
+    double most = 1;           // of that, by the rate that its port reports
     NicMeter::Reading from{};  // at the interval's beginning
     bool known = false;
     int low = 0, well = 0;  // intervals running
     double level = 1;       // smoothed
-    double idle = 1;        // smoothed: the time it has work, as a part of the others'
+    double idle = 1;        // smoothed: the time for which it has work, relative to the others'
     bool gray = false;
-    // One that turns out slow again each time it is tried is tried ever less often.
+    // A NIC that is slow again each time it is tried is tried less and less often.
     int well_for = 0;  // intervals since it was last gray
     bool before = false;
     int patience = 1, waited = 0;  // intervals
