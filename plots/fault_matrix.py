@@ -5,7 +5,7 @@
     python3 plots/fault_matrix.py --results results --out DIR
 
 Reads results/tables/matrix.csv, sets matrix_migrate and matrix_balance (r2bench matrix). A field stands for all its cells (operations × ends)
-and has the colour of the worst of them; a number says how many of how many hold where not all do."""
+and has the colour of the worst of them; a fraction such as 5/6 says how many of its cells hold, if not all do."""
 
 import sys
 

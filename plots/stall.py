@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a job stands still, by fault and by transport. On the left jobs of r2bench and perftest on virtual NICs: the longest gap
+"""How long a job stalls, by fault and by transport. On the left jobs of r2bench and perftest on virtual NICs: the longest gap
 between delivered segments, or how long until the job ended in an error. On the right PyTorch and NCCL on GPUs: the longest
 AllReduce, or how long until the job ended.
 

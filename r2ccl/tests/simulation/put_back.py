@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulation finds: removes a rule of the protocol from the core, or reintroduces a defect, builds `simulate`,
-and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
+"""Shows what the simulation finds. Removes a rule of the protocol from the core, or reintroduces a defect, builds `simulate`,
+and runs it until a history is wrong. Needs a checkout of its own, because it changes the sources and restores them.
 
     put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
     put_back.py --readme                                                 writes the README's table from the record
-    put_back.py --check CHECKOUT                                         is all that is to be changed there, once
+    put_back.py --check CHECKOUT                                         checks that each text to be changed is there exactly once
 
-Each run becomes a line of the record (put_back.csv beside this file, in the checkout; it takes the place of the older one of that name): how
-many histories had run until one was wrong, for how long, its seed, and what it violates. The same seed must be right without the defect."""
+Each run becomes a line of the record (put_back.csv beside this file, in the checkout), and replaces the older line of that name: how many
+histories had run until one was wrong, for how long, its seed, and what it violates. The same seed must be right without the defect."""
 import argparse
 import contextlib
 import csv
@@ -247,8 +247,8 @@ def main():
     parser.add_argument('--minutes', type=float, default=10, help='longest search for one defect (default: 10)')
     parser.add_argument('--jobs', type=int, default=1, help='histories at a time (default: 1)')
     parser.add_argument('--readme', action='store_true', help="write the README's table from the record, and end")
-    parser.add_argument('--check', action='store_true', help='check that each text to be changed is in the checkout once, and end')
-    parser.add_argument('--only', nargs='+', metavar='NAME', help='these defects only; exit status 1 when one of them is not found')
+    parser.add_argument('--check', action='store_true', help='check that each text to be changed is in the checkout exactly once, and end')
+    parser.add_argument('--only', nargs='+', metavar='NAME', help='search for these defects only; exit status 1 if one of them is not found')
     args = parser.parse_args()
     if args.readme:
         return write_readme()
