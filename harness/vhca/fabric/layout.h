@@ -17,7 +17,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 15;
+inline constexpr std::uint32_t kLayoutVersion = 16;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -114,6 +114,7 @@ struct alignas(128) ProcessSlot {
   std::atomic<std::uint64_t> atomic_holder;
   alignas(64) std::atomic<std::uint32_t> doorbell;  // futex of the process's engine
   std::atomic<std::uint32_t> engine_sleeps;
+  std::atomic<std::uint32_t> flags_raised;  // somebody has written what the engine is to look at
 };
 
 // A receive work request and, once it is used, its completion: the initiator completes it in place, so no

@@ -225,12 +225,17 @@ void reclaim_dead_processes(Fabric& fabric) {
   }
 }
 
-void ring_doorbell(Fabric& fabric, ProcessId id) {
+void wake_engine(Fabric& fabric, ProcessId id) {
   ProcessSlot& slot = fabric.processes[slot_of_process(id)];
   slot.doorbell.fetch_add(1);
   if (slot.engine_sleeps.load() != 0)
     ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAKE, 1, nullptr, nullptr,
               0);
+}
+
+void ring_doorbell(Fabric& fabric, ProcessId id) {
+  fabric.processes[slot_of_process(id)].flags_raised.store(1);
+  wake_engine(fabric, id);
 }
 
 std::uint32_t memory_node_of_owner(Fabric& fabric, std::uint32_t qp_number) {

@@ -36,6 +36,8 @@ void unregister_process(Fabric& fabric, ProcessId id);
 void reclaim_dead_processes(Fabric& fabric);
 
 // Wakes the engine of a process; a system call only if it sleeps.
+void wake_engine(Fabric& fabric, ProcessId id);
+// The same, and the engine looks at all flags of the process's objects, which takes longer the more there are.
 void ring_doorbell(Fabric& fabric, ProcessId id);
 
 // NUMA node of the memory of the process that owns the QP, kNoMemoryNode when it did not say or is gone.

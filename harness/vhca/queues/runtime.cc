@@ -93,7 +93,7 @@ void Runtime::remove_user() {
   const std::lock_guard guard(user_lock_);
   if (--users_ != 0) return;
   stop_ = true;
-  ring_doorbell(fabric(), self());
+  wake_engine(fabric(), self());
   engine_.join();
   leave();
 }
@@ -152,7 +152,7 @@ void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
   const std::uint64_t engine_wakes = engine_wakes_ns_.load();
   if (due_ns >= engine_wakes) return;
   const bool polls = now_ns() - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs;
-  if (due_ns + (polls ? kPollerGraceNs : 0) < engine_wakes) ring_doorbell(fabric(), self());
+  if (due_ns + (polls ? kPollerGraceNs : 0) < engine_wakes) wake_engine(fabric(), self());
 }
 
 void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
@@ -167,7 +167,7 @@ void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
     }
     if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns);
   }
-  if (due_ns < engine_wakes_ns_.load()) ring_doorbell(fabric(), self());
+  if (due_ns < engine_wakes_ns_.load()) wake_engine(fabric(), self());
 }
 
 void Runtime::progress_if_due() {
@@ -253,13 +253,10 @@ void Runtime::run_engine() {
     slot.engine_sleeps.store(0);
     engine_wakes_ns_.store(0);
     woke = now_ns();
-    const std::uint32_t rung = slot.doorbell.load();
+    seen = slot.doorbell.load();  // before the flags, which are raised before it is rung
     const bool heartbeat = woke - looked >= kHeartbeatNs;
-    if (rung != seen || heartbeat) {
-      seen = rung;
-      if (heartbeat) looked = woke;
-      look_at_shared_flags(heartbeat);
-    }
+    if (heartbeat) looked = woke;
+    if (slot.flags_raised.exchange(0) != 0 || heartbeat) look_at_shared_flags(heartbeat);
     std::uint64_t reclaimed = fabric().reclaimed_ns.load();
     if (heartbeat && woke - reclaimed > kReclaimNs && reclaimed < woke &&
         fabric().reclaimed_ns.compare_exchange_strong(reclaimed, woke))

@@ -356,5 +356,46 @@ TEST(Rate, the_latency_is_added_once_per_way) {
   EXPECT_EQ(prober.wait(), 0);
 }
 
+// A program with many connections at rest, as NCCL's are most of the time.
+TEST(Rate, queue_pairs_at_rest_cost_the_engine_nothing) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Process target(fabric, "node1", [](const Wire& wire) { accept_all(wire, 1); });
+  Process initiator(fabric, "node0", [](const Wire& wire) {
+    Endpoint one;
+    one.connect_over(wire);
+    // The least of five: of a machine with other work.
+    const auto engine_us_per_write = [&one] {
+      constexpr int kWrites = 300;
+      double least = 1e9;
+      for (int round = 0; round < 5; ++round) {
+        const double before = engine_seconds();
+        for (int i = 0; i < kWrites; ++i) {
+          one.post({.id = 0, .bytes = 4096});
+          ibv_wc wc;
+          do ::usleep(300);  // too seldom to do the engine's work
+          while (ibv_poll_cq(one.cq(), 1, &wc) == 0);
+          VHCA_REQUIRE_EQ(wc.status, IBV_WC_SUCCESS);
+        }
+        least = std::min(least, (engine_seconds() - before) * 1e6 / kWrites);
+      }
+      return least;
+    };
+    wire.send('r');
+    const double alone = engine_us_per_write();
+    std::vector<std::unique_ptr<Endpoint>> at_rest;
+    for (int i = 0; i < 4000; ++i)
+      at_rest.push_back(std::make_unique<Endpoint>(
+          Options{.share = &one, .send_depth = 1, .recv_depth = 1, .sge = 1, .inline_bytes = 0}));
+    const double among_many = engine_us_per_write();
+    std::printf("engine: %.1f us for a write, %.1f us with 4000 queue pairs at rest\n", alone, among_many);
+    // The heartbeat looks at all of them ten times a second.
+    VHCA_REQUIRE(among_many < 1.7 * alone);
+  });
+  introduce(target, initiator);
+  target.wire().receive<char>();
+  initiator.wire().receive<char>();
+  EXPECT_EQ(initiator.wait(), 0);
+}
+
 }  // namespace
 }  // namespace vhca::test
