@@ -54,7 +54,9 @@ void Job::segment_delivered(int process, uint32_t number) {
 // later_messages).
 void Job::came_home(int process, uint32_t number) {
   const int which = channel_of(process, number);
-  if (which < 0 || slow_[size_t(which)]) return;
+  if (which < 0) return;
+  has_come_home_ = true;
+  if (slow_[size_t(which)]) return;
   const size_t channel = size_t(which);
   slow_[channel] = true;
   const int more = plan_.channels[channel].later_messages;

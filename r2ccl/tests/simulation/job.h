@@ -56,6 +56,8 @@ class Job {
   // --- what the core's trace says of channels
   void segment_delivered(int process, uint32_t number);
   void came_home(int process, uint32_t number);
+  /// Has traffic of any channel?
+  bool has_come_home() const { return has_come_home_; }
 
   Buffers& buffers() { return buffers_; }
   const std::vector<End>& ends() const { return ends_; }
@@ -95,6 +97,7 @@ class Job {
   std::vector<Handle> handles_;
   std::vector<int> messages_;  // of each channel
   std::vector<bool> slow_;     // channels
+  bool has_come_home_ = false;
   struct Abandoned {           // a connect that nobody goes on with
     Handle handle;
     Listener* listener = nullptr;

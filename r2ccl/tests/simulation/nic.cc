@@ -503,6 +503,7 @@ int ibv_query_port(ibv_context* context, uint8_t, _compat_ibv_port_attr* compat)
   auto* out = reinterpret_cast<ibv_port_attr*>(compat);
   std::memset(out, 0, offsetof(ibv_port_attr, link_layer) + 1);
   out->state = nic.port_up && !nic.refuses ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  if (out->state == IBV_PORT_ACTIVE) g_fabric->told.down.erase(nic.number);
   out->gid_tbl_len = 1;
   out->pkey_tbl_len = 1;
   out->active_mtu = IBV_MTU_4096;

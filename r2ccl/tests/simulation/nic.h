@@ -107,7 +107,7 @@ struct Nic {
 struct Told {
   std::vector<bool> errors;  ///< by a queue pair's number: a completion with an error, or a post was refused
   std::set<int> events;      ///< NICs, over all processes, that an asynchronous event came from
-  std::set<int> down;        ///< … of which the last word is that the port is down
+  std::set<int> down;        ///< … of which the last word, in an event or asked for, is that the port is down
   void error(uint32_t pair) {
     if (errors.size() <= pair) errors.resize(2 * size_t(pair));
     errors[pair] = true;

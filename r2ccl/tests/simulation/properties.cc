@@ -23,6 +23,8 @@ constexpr Time kRecoveryBound = 3 * kSecond, kOneFault = kSecond / 2;
 // A silence that ended makes the watchdog wait longer before it takes a queue pair for one that stands still:
 // four times R2CC_STUCK_MS, where 3 s are allowed for.
 constexpr Time kPatience = kSecond;
+// It begins to wait anew when its traffic comes home meanwhile.
+constexpr Time kMostPatience = 4 * kSecond;
 // When nothing has gone wrong for so long, both ends agree on their paths, and none is half fenced.
 constexpr Time kCalm = 7 * kSecond, kLookEvery = 100 * kMillisecond;
 
@@ -163,7 +165,7 @@ Time Properties::allowed_gap() const {
                           !faults_.has_struck(fault.nic, Kind::kPretend);
     const Time lasts = given_up ? std::min(fault.lasts, kSecond) : fault.lasts;
     sum += kOneFault + (lasts < kHistoryBound ? lasts : 0);
-    if (fault.kind == Kind::kLoseCompletion) sum += kPatience;
+    if (fault.kind == Kind::kLoseCompletion) sum += kPatience + (job_.has_come_home() ? kMostPatience : 0);
     if (is_of_control(fault.kind)) sum += kControlBound;
   }
   return sum;
