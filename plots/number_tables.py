@@ -78,6 +78,21 @@ def overhead(results):
     return markdown(["set", "operation", "mode", "compared with", "pairs", "busbw loss (%)", "upper 95 %", "time (%)", "upper 95 %", "CPU (%)", "upper 95 %"], rows)
 
 
+def student(freedom):
+    """One-sided 95 % quantile of Student's distribution, by its expansion for many degrees of freedom (Abramowitz and Stegun, 26.7.5)."""
+    z = 1.6448536
+    return z + (z ** 3 + z) / (4 * freedom) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * freedom ** 2)
+
+
+def pooled_loss(results, name):
+    """(mean, upper bound with 95 % confidence) of the loss of busbw over the pairs of all jobs of a set, in %; each job says both of its own pairs."""
+    jobs = [(int(row["pairs"]), float(row["busbw_loss_pct"]), float(row["busbw_loss_upper95_pct"])) for row in rows_of(results, "runs", name) if row["pairs"]]
+    pairs = sum(count for count, _, _ in jobs)
+    mean = sum(count * loss for count, loss, _ in jobs) / pairs
+    error = math.sqrt(sum((count * (upper - loss) / student(count - 1)) ** 2 for count, loss, upper in jobs)) / pairs
+    return mean, mean + student(pairs - len(jobs)) * error
+
+
 def false_alarms(results):
     rows = [[f"`{row['scenario']}`", mode(row["mode"]), row["seed"], row["disturbances"], row["migrations"], row["verdict"]] for row in tables.read(results, "false_alarms")]
     return markdown(["scenario", "mode", "seed", "disturbances", "migrations", "verdict"], rows)

@@ -3,7 +3,9 @@
 """Numbers of READMEs: those of the tree are what the tables say, and what is not is found."""
 
 import os
+import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -55,6 +57,19 @@ class ReadmeNumbers(unittest.TestCase):
                               ["| 64 B", "NCCL's IB", "1", "1.00", "1.00–1.00", "1.00", "–"], ["| 64 B", "R2CCL mode 2", "1", "5.00", "5.00–5.00", "5.00", "–"],
                               ["| 512 B", "NCCL's IB", "10", "10.0", "10.0–10.0", "1.00", "–"], ["| 512 B", "R2CCL mode 1", "10", "15.5", "11.0–20.0", "1.55", "1.20–1.90"]])
             self.assertEqual((number_tables.sizes_where(results, lambda ratio: ratio > 1), number_tables.sizes_where(results, lambda ratio: ratio < 1)), ("2", "0"))
+
+    def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
+        generator = random.Random(1)
+        losses = [[generator.gauss(0.3, 5) for _ in range(64)] for _ in range(4)]
+        upper = lambda values: statistics.mean(values) + number_tables.student(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+        with tempfile.TemporaryDirectory() as results:
+            rows = [{"set": "x", "pairs": len(values), "busbw_loss_pct": statistics.mean(values), "busbw_loss_upper95_pct": upper(values)} for values in losses]
+            rows += [{"set": "x"}, {"set": "y", "pairs": 9, "busbw_loss_pct": 50.0, "busbw_loss_upper95_pct": 60.0}]
+            tables.write(results, "runs", rows)
+            mean, bound = number_tables.pooled_loss(results, "x")
+        together = [loss for values in losses for loss in values]
+        self.assertAlmostEqual(mean, statistics.mean(together), places=4)
+        self.assertAlmostEqual(bound - mean, upper(together) - mean, delta=0.02 * (bound - mean))
 
     def test_the_interval_of_a_median_is_of_ranks(self):
         self.assertIsNone(number_tables.median_between([1, 2, 3, 4, 5]))  # the least and the greatest have it with 94 % only
