@@ -549,6 +549,8 @@ BLOCKS = {
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
 NUMBERS = {
+    "overhead.pooled": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[0], 1),
+    "overhead.pooled-upper95": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[1], 2),
     "balance.loss": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_pct"], 1),
     "balance.loss-upper95": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_upper95_pct"], 2),
     "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
