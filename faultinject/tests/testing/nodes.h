@@ -24,7 +24,7 @@ struct Completion {
   uint64_t at_ns = 0;
 };
 
-// One agent process (testing/agent.cc). Killed at the latest when this object goes.
+// One agent process (testing/agent/). Killed at the latest when this object goes.
 class Agent {
  public:
   Agent(const std::string& program, const std::vector<std::string>& environment);

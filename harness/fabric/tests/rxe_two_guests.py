@@ -4,7 +4,7 @@
 
     rxe_two_guests.py R2BENCH AGENT
 
-AGENT is the injector's test program (faultinject/testing/agent.cc): it makes queue pairs, posts and polls as it is told, line
+AGENT is the injector's test program (faultinject/testing/agent/): it makes queue pairs, posts and polls as it is told, line
 by line. One runs in each guest, under `r2bench exec --fabric none`; this script tells both, and breaks the network with
 rxe_net.sh in between. What it tells goes through a file in a folder that the guests share; what they answer is what
 `r2bench guest` prints. Fails with a sentence when a package is missing; is skipped (77) where the system is not Debian.
