@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of data that a broken net plugin delivers (harness/workload/cpu/testing/test_plugin.cc): stale,
+// What becomes of data that a broken net plugin delivers (harness/workload/cpu/testing/testnet): stale,
 // shifted, corrupted, dropped or duplicated, through the net or through CollNet. The verdict is fail, and the
 // expectations that are not met say what it was.
 #include <gtest/gtest.h>
