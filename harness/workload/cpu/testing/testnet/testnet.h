@@ -4,7 +4,7 @@
 // request it misbehaves in one exact way:
 //   TESTNET_FAULT=<what>:<rank>:<n>   in the rank R2BENCH_RANK == <rank>, at its n-th message (from 0)
 //     corrupt    one byte of what is received is changed
-//     shift      what is received begins an element late (elements have TESTNET_ELEMENT bytes, 4 unless told)
+//     shift      what is received begins 4 bytes late
 //     stale      the receive completes, its buffer as it was
 //     drop       the send never leaves
 //     duplicate  the send leaves twice
@@ -15,8 +15,6 @@
 //     crash      the process kills itself
 //   TESTNET_BUSY=1         every second isend and irecv returns a NULL request
 //   TESTNET_UNSET=1        getProperties forgets maxP2pBytes
-//   TESTNET_DEVICES=n      2 unless told
-//   TESTNET_RATE=bytes/s   of each connection; 0 = as fast as it goes
 //   TESTNET_SHOW=1         init writes the variables about memory and sockets to stderr
 //
 // Its CollNet sends each rank's data to all others. There the n-th message is the group's n-th AllReduce,
@@ -31,7 +29,6 @@
 #include <deque>
 #include <string>
 
-#include "r2ccl/base/clock.h"
 #include "r2ccl/plugin/nccl_collnet_abi.h"
 
 namespace testnet {
@@ -77,8 +74,6 @@ struct Comm {
   std::deque<Request*> queue;
   long messages = 0;
   unsigned calls = 0;
-  uint64_t start_ns = r2ccl::now_ns();
-  uint64_t carried = 0;
 };
 
 struct Listener {
