@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The network of the rxe fabric: soft RoCE devices of several 'nodes' in one network namespace, any NIC to any NIC
-# through one bridge, as the README of harness/fabric tells. It changes this machine's routing rules: made for a virtual machine,
-# or for one that is yours alone. Needs root, iproute2 and the module rdma_rxe.
+# Makes the network of the rxe fabric: soft RoCE devices of several nodes in one network namespace, on one bridge, so that any NIC
+# reaches any other (see harness/fabric/README.md). Changes the machine's routing rules, so use it in a virtual machine, or on a
+# machine that nobody else uses. Needs root, iproute2 and the module rdma_rxe.
 #
-#   rxe_net.sh up NODES NICS          devices node0_nic0 …, each on an interface n0k0 with a switch port s0k0
-#   rxe_net.sh up-one NODE NICS UPLINK   one node's only; the other nodes are behind that interface, which joins the switch
-#   rxe_net.sh down                   takes them away, and gives the rule back
-#   rxe_net.sh shape DEV NETEM…       what tc's netem does to what leaves DEV: rate 10mbit, delay 1ms, loss 100%; none: nothing
-#   rxe_net.sh link DEV up|down       an interface or a switch port; routes that went with it come back
+#   rxe_net.sh up NODES NICS             creates devices node0_nic0 …, each on an interface n0k0 with a switch port s0k0
+#   rxe_net.sh up-one NODE NICS UPLINK   creates the devices of one node. The interface UPLINK leads to the other nodes, and joins the bridge
+#   rxe_net.sh down                      removes them, and restores the routing rule
+#   rxe_net.sh shape DEV NETEM…          sets what netem does to all that DEV sends, such as: rate 10mbit, delay 1ms, loss 100%. Without NETEM: nothing
+#   rxe_net.sh link DEV up|down          sets an interface or a switch port up or down; up also restores the routes that were lost
 set -eu
 explain() { sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; }
 export PATH="$PATH:/usr/sbin:/sbin"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds all_reduce_perf of nccl-tests (https://github.com/NVIDIA/nccl-tests) so that the copies that the engine exec starts find
-# each other without mpirun: with the mpi.h beside this file.
+# Builds all_reduce_perf of nccl-tests (https://github.com/NVIDIA/nccl-tests) with the mpi.h beside this file, so that the copies
+# that the engine exec starts find each other without mpirun.
 #
 #   build.sh SOURCE OUT [NCCL]     SOURCE: nccl-tests; OUT: a folder; NCCL: a folder with include/ and lib/ (CUDA's own)
 set -euo pipefail
