@@ -9,6 +9,7 @@
 
 #include "harness/judge/evaluate_faults.h"
 #include "harness/judge/metric.h"
+#include "harness/judge/nccl_tests_row.h"
 #include "harness/measure/timeline.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/config.h"
@@ -36,62 +37,12 @@ void measure_cpu(const JobRecord& job, ModeResult& mode) {
   if (cpu.known()) mode.cpu = cpu;
 }
 
-const char* name_in_nccl_tests(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-      return "int8";
-    case DataType::kUint8:
-      return "uint8";
-    case DataType::kInt32:
-      return "int32";
-    case DataType::kUint32:
-      return "uint32";
-    case DataType::kInt64:
-      return "int64";
-    case DataType::kUint64:
-      return "uint64";
-    case DataType::kFloat16:
-      return "half";
-    case DataType::kBfloat16:
-      return "bfloat16";
-    case DataType::kFloat32:
-      return "float";
-    case DataType::kFloat64:
-      return "double";
-    case DataType::kFloat8e4m3:
-      return "f8e4m3";
-    case DataType::kFloat8e5m2:
-      return "f8e5m2";
-  }
-  return "";
-}
-
 void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
-  NcclTestsRow& row = mode.row;
-  row.size_bytes = scenario.workload.bytes;
-  row.count = scenario.workload.bytes / uint64_t(size_of(scenario.workload.dtype));
-  row.type = name_in_nccl_tests(scenario.workload.dtype);
-  const Operation op = scenario.workload.op;
-  const double n = communicator_of(scenario, 0).size;
-  if (in_chunks(op)) row.count /= uint64_t(n);  // as nccl-tests prints it: of one rank
-  row.redop = reduces(op) ? name(scenario.workload.reduction) : "none";
-  row.root = op == Operation::kBroadcast ? 0 : -1;
-  row.wrong = mode.correctness.wrong_elements;
   for (const OperationSpan& operation : job.record.operations)
     if (operation.complete)
       mode.iteration_ms.push_back(double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
-  row.iterations = mode.iteration_ms.size();
-  if (scenario.workload.engine == Engine::kExec) {
-    row.size_bytes = row.count = 0;  // the command knows
-    row.type = row.redop = "-";
-    row.root = -1;
-  }
-  if (mode.iteration_ms.empty()) return;
-  const double sum_ms = std::accumulate(mode.iteration_ms.begin(), mode.iteration_ms.end(), 0.0);
-  row.time_us = 1e3 * sum_ms / double(mode.iteration_ms.size());
-  if (row.size_bytes == 0) return;
-  row.algbw = double(row.size_bytes) / (row.time_us * 1e3);
-  row.busbw = row.algbw * (op == Operation::kAllReduce ? 2 * (n - 1) / n : in_chunks(op) ? (n - 1) / n : 1);
+  mode.row = nccl_tests_row(scenario.workload, communicator_of(scenario, 0).size, mode.iteration_ms);
+  mode.row.wrong = mode.correctness.wrong_elements;
 }
 
 /// When each round of the faults was armed; the first one begins with the job.

@@ -6,6 +6,8 @@
 #include <map>
 
 #include "harness/judge/fault_times.h"
+#include "harness/judge/ports.h"
+#include "harness/judge/settle_bound.h"
 #include "harness/judge/switch_time.h"
 #include "harness/measure/restored.h"
 #include "harness/measure/statistics.h"
@@ -18,20 +20,13 @@ namespace {
 // A strike so close to the job's end, beside W and the floor, cannot show whether the rate would have come
 // back: so much, or an operation at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
-// The window of `retained` begins so much open time behind the last strike of a round, or four W. What has
-// lost its NIC is moved by then; a NIC that is slow or late has to be found first: three operations of the
-// slowest kind, 0.3 to 2 s at the rates of our scenarios.
-constexpr double kSettleBoundMs = 250;
-constexpr double kSettleBoundSlowMs = 2000;
-constexpr double kSettleWindows = 4;
-// And it is this long or longer, in W: whole operations, wherever it begins within one.
+// The window of `retained` is this long or longer, in W: whole operations, wherever it begins within one.
 constexpr double kLeastWindows = 2;
 // Every channel is home so long after the last heal of a round, or after 50 operations as they took before.
 constexpr double kHomeBoundMs = 5000;
 constexpr double kHomeOperations = 50;
 
 constexpr double kGoodShare = 0.9;  // of the rate before
-constexpr char kTookNothing[] = "it took nothing from its NIC";
 
 double ms_between(uint64_t from_ns, uint64_t to_ns) { return (double(to_ns) - double(from_ns)) / 1e6; }
 
@@ -105,7 +100,7 @@ class Faults {
       }
       ++mode_.faults_witnessed;
       if (is_rank_fault(scenario_, strike))
-        sample.why_not_sampled = "no NIC was struck";
+        sample.why_not_sampled = kNoNicStruck;
       else
         measure(strike, sample);
       if (!sample.sampled) ++mode_.faults_dropped[sample.why_not_sampled];
@@ -234,14 +229,13 @@ class Faults {
         if (sample.witnessed) until = std::min(until, sample.t0_ns);
       t.before_gbps = rate_gbps(job_.record, {first_open_ns_, until});
     }
-    t.ports_gbps = job_.ports_limit ? left_.ports_gbps() : 0;
+    t.ports_gbps = job_.ports_limit ? ports_gbps(scenario_, job_.mode->kind) : 0;
   }
 
   void measure_round(const Firing& strike, const FaultSample& sample, bool several) {
     Throughput& t = mode_.throughput;
     const Record& record = job_.record;
-    const double bound_ms =
-        std::max(takes_away(strike) ? kSettleBoundMs : kSettleBoundSlowMs, kSettleWindows * sample.window_ms);
+    const double bound_ms = settle_bound_ms(takes_away(strike), sample.window_ms);
     t.bound_ms = std::max(t.bound_ms, bound_ms);
     const uint64_t end_ns = std::min(
         {round_end_ns(strike.repetition), acts_until_ns(strike), left_.next_change_ns(strike.t0_ns)});

@@ -3,30 +3,11 @@
 
 #include <algorithm>
 #include <climits>
-#include <numeric>
+
+#include "harness/judge/ports.h"
 
 namespace r2bench {
 namespace {
-
-/// What the ranks of a node ask of its NICs: each the same in all, divided equally over its channels.
-NodeLoad load_of(const Scenario& scenario) {
-  const Fabric& fabric = scenario.fabric;
-  NodeLoad load;
-  if (fabric.topology) load.far_cost = 100.0 / fabric.topology->cross_percent;
-  const int sockets = fabric.topology ? fabric.topology->sockets : 1;
-  for (int nic = 0; nic < fabric.nics_per_node; ++nic) {
-    load.nic_socket.push_back(socket_of_nic(fabric, nic));
-    load.demand.emplace_back(size_t(sockets), 0.0);
-  }
-  for (int rank = 0; rank < fabric.ranks_per_node; ++rank) {
-    const std::vector<int> nics = nics_from_near(fabric, rank);
-    const int channels = channels_of(scenario, rank);
-    for (int c = 0; c < channels; ++c)
-      load.demand[size_t(nics[size_t(c) % nics.size()])][size_t(socket_of_rank(fabric, rank))] +=
-          1.0 / channels;
-  }
-  return load;
-}
 
 int node_of(const Fabric& fabric, int rank) { return rank / std::max(fabric.ranks_per_node, 1); }
 
@@ -222,19 +203,6 @@ std::vector<LimitStep> NicsLeft::limits_for(const Firing& strike, uint64_t end_n
     if (const double limit = limit_of(state); limit != steps.back().limit) steps.push_back({*moment, limit});
   }
   return steps;
-}
-
-double NicsLeft::ports_gbps() const {
-  const Fabric& fabric = scenario_.fabric;
-  const double time = healthy_time(mode_.kind, load_);
-  if (fabric.nic_rate_bits_per_s == 0 || time <= 0) return 0;
-  double asked = 0;
-  for (const auto& nic : load_.demand) asked += std::accumulate(nic.begin(), nic.end(), 0.0);
-  double total = double(fabric.nodes) * double(fabric.nic_rate_bits_per_s) / 1e9 * asked / time;
-  const double ranks = communicator_of(scenario_, 0).size;
-  if (scenario_.workload.op == Operation::kBroadcast && ranks > 0)
-    total *= (ranks - 1) / ranks;  // not the root
-  return total;
 }
 
 }  // namespace r2bench

@@ -44,9 +44,6 @@ class NicsLeft {
   /// only a heal can help: then it asks for what it gives.
   std::vector<LimitStep> limits_for(const Firing& strike, uint64_t end_ns) const;
 
-  /// What the ports deliver at best without a fault, in Gbit/s over all receivers; 0: their rate is no limit.
-  double ports_gbps() const;
-
  private:
   using State = std::vector<std::vector<NicState>>;  // node, NIC
 

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/judge/settle_bound.h"
+
+#include <algorithm>
+
+namespace r2bench {
+
+double settle_bound_ms(bool takes_away, double window_ms) {
+  // What has lost its NIC is moved by then; a NIC that is slow or late has to be found first: three
+  // operations of the slowest kind, 0.3 to 2 s at the rates of our scenarios.
+  constexpr double kFastMs = 250, kSlowMs = 2000;
+  constexpr double kWindows = 4;
+  return std::max(takes_away ? kFastMs : kSlowMs, kWindows * window_ms);
+}
+
+}  // namespace r2bench
