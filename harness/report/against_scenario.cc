@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "harness/report/json.h"
 #include "harness/scenario/load.h"
 
 namespace r2bench {
@@ -37,6 +38,7 @@ class Against {
   Against(const Json& result, const Scenario& scenario) : result_(result), scenario_(scenario) {}
 
   std::vector<std::string> mismatches() {
+    compare_settings();
     for (const Mode& mode : scenario_.modes) compare_mode(mode.label);
     for (const auto& [name, text] : found())
       if (!known_.contains(name)) say(name, "the scenario expects nothing of it");
@@ -45,6 +47,26 @@ class Against {
 
  private:
   void say(const std::string& about, const std::string& what) { mismatches_.push_back(about + ": " + what); }
+
+  /// What the file states, as the command line changed it. Slow motion and shorter jobs change much of it.
+  void compare_settings() {
+    const Json overrides = result_.value("overrides", Json::object());
+    const auto compare = [&](const std::string& what, const Json& ours, const Json& theirs) {
+      if (ours != theirs) say(what, "is " + ours.dump() + ", but the scenario says " + theirs.dump());
+    };
+    compare("scenario", result_.at("scenario"), scenario_.name);
+    compare("description", result_.at("description"), scenario_.description);
+    compare("seed", result_.at("seed"), scenario_.seed);
+    compare("pairs", result_.at("pairs"), scenario_.pairs);
+    if (!overrides.contains("repeats"))
+      compare("repeats", result_.at("repeats"), std::max(scenario_.repeats, 1));
+    for (const char* later : {"slow_motion", "slow_motion.payload", "shorter", "fabric.kind"})
+      if (overrides.contains(later)) return;
+    for (const auto& [group, theirs] : {std::pair{"fabric", Json(fabric_json(scenario_.fabric))},
+                                        std::pair{"workload", Json(workload_json(scenario_.workload))}})
+      for (const auto& [key, value] : result_.at(group).items())
+        if (theirs.contains(key)) compare(std::string(group) + "." + key, value, theirs.at(key));
+  }
 
   Wanted found() const {
     const Json overrides = result_.value("overrides", Json::object());
@@ -93,8 +115,14 @@ class Against {
         if (ours.count(text) < theirs.count(text))
           say(at->first, "the scenario expects '" + text + "', but the result has " +
                              (ours.empty() ? "no such expectation" : "'" + *ours.begin() + "'"));
+      for (const std::string& text : std::set<std::string>(ours.begin(), ours.end()))
+        if (theirs.contains(text) && ours.count(text) > theirs.count(text))
+          say(at->first, "the scenario expects '" + text + "' " + times(theirs.count(text)) +
+                             ", but the result has it " + times(ours.count(text)));
     }
   }
+
+  static std::string times(size_t count) { return count == 1 ? "once" : std::to_string(count) + " times"; }
 
   static std::multiset<std::string> texts(const Wanted& of, const std::string& name) {
     std::multiset<std::string> texts;

@@ -76,6 +76,26 @@ TEST_F(AgainstScenario, one_that_the_scenario_does_not_have_is_told) {
             "migrate.wrong_elements: the scenario expects nothing of it\n");
 }
 
+TEST_F(AgainstScenario, one_that_is_listed_twice_is_told) {
+  nlohmann::json twice = expectation("migrate.correctness");
+  twice["line"] = 1;
+  json_["expectations"].push_back(twice);
+  EXPECT_EQ(said(),
+            "migrate.correctness: the scenario expects 'exact' once, but the result has it 2 times\n");
+}
+
+TEST_F(AgainstScenario, settings_are_those_of_the_scenario) {
+  json_["seed"] = 43;
+  json_["fabric"]["nics_per_node"] = 8;
+  json_["workload"]["iters"] = 100;
+  EXPECT_EQ(said(),
+            "seed: is 43, but the scenario says 42\n"
+            "fabric.nics_per_node: is 8, but the scenario says 4\n"
+            "workload.iters: is 100, but the scenario says 200\n");
+  json_["overrides"] = {{"workload.iters", "100"}, {"fabric.nics_per_node", "8"}, {"seed", "43"}};
+  EXPECT_EQ(said(), "");
+}
+
 TEST_F(AgainstScenario, a_mode_that_was_deleted_is_missing) {
   json_["runs"].erase(1);
   for (const char* metric : {"outcome", "fault_witness", "correctness", "recover_ms.max", "retained_bw"})
@@ -93,6 +113,7 @@ TEST_F(AgainstScenario, what_the_command_line_changed_counts) {
   scenario_ = load_scenarios(file_, options)[0];
   scenario_.overrides["fabric.kind"] = "rxe";
   RunResult result = sample_result();
+  result.seed = 7;
   result.modes.erase(result.modes.begin());
   json_ = judged_json(scenario_, result);
   EXPECT_EQ(said(), "");
@@ -104,6 +125,7 @@ TEST_F(AgainstScenario, a_cell_of_a_matrix_is_held_against_that_cell) {
   std::ofstream(file_, std::ios::app) << "matrix: {workload.bytes: [1 MiB, 16 MiB]}\n";
   scenario_ = load_scenarios(file_)[1];
   json_ = judged_json(scenario_, sample_result());
+  json_["scenario"] = scenario_.name;
   EXPECT_EQ(said(), "");
   json_["matrix"]["workload.bytes"] = "2 MiB";
   EXPECT_NE(said().find("has no cell of this result's matrix"), std::string::npos) << said();

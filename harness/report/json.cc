@@ -254,28 +254,6 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   return json;
 }
 
-OrderedJson fabric_of(const Fabric& fabric) {
-  OrderedJson json = {{"kind", name(fabric.kind)},
-                      {"nodes", fabric.nodes},
-                      {"ranks_per_node", fabric.ranks_per_node},
-                      {"nics_per_node", fabric.nics_per_node},
-                      {"nic_rate_bits_per_s", fabric.nic_rate_bits_per_s},
-                      {"latency_ns", fabric.latency.count()}};
-  if (fabric.kind == FabricKind::kVhca)
-    json.update({{"link", name(fabric.ports.link)},
-                 {"ports_per_nic", fabric.ports.per_nic},
-                 {"mtu", fabric.ports.mtu}});
-  return json;
-}
-
-OrderedJson workload_of(const Workload& work) {
-  OrderedJson json = {{"engine", name(work.engine)}, {"op", name(work.op)},   {"dtype", name(work.dtype)},
-                      {"bytes", work.bytes},         {"iters", work.iters},   {"warmup", work.warmup},
-                      {"channels", work.channels},   {"verify", work.verify}, {"plugin", work.plugin}};
-  if (work.engine == Engine::kExec) json["command"] = work.exec.arguments;
-  return json;
-}
-
 OrderedJson job_of(const ModeResult& job) {
   return {{"mode", job.mode},
           {"outcome", name(job.outcome)},
@@ -301,6 +279,28 @@ OrderedJson expectation_of(const Judgement& j) {
 
 }  // namespace
 
+OrderedJson fabric_json(const Fabric& fabric) {
+  OrderedJson json = {{"kind", name(fabric.kind)},
+                      {"nodes", fabric.nodes},
+                      {"ranks_per_node", fabric.ranks_per_node},
+                      {"nics_per_node", fabric.nics_per_node},
+                      {"nic_rate_bits_per_s", fabric.nic_rate_bits_per_s},
+                      {"latency_ns", fabric.latency.count()}};
+  if (fabric.kind == FabricKind::kVhca)
+    json.update({{"link", name(fabric.ports.link)},
+                 {"ports_per_nic", fabric.ports.per_nic},
+                 {"mtu", fabric.ports.mtu}});
+  return json;
+}
+
+OrderedJson workload_json(const Workload& work) {
+  OrderedJson json = {{"engine", name(work.engine)}, {"op", name(work.op)},   {"dtype", name(work.dtype)},
+                      {"bytes", work.bytes},         {"iters", work.iters},   {"warmup", work.warmup},
+                      {"channels", work.channels},   {"verify", work.verify}, {"plugin", work.plugin}};
+  if (work.engine == Engine::kExec) json["command"] = work.exec.arguments;
+  return json;
+}
+
 OrderedJson to_json(const Report& report) {
   const RunResult& result = report.result;
   const Scenario& scenario = report.scenario;
@@ -320,8 +320,8 @@ OrderedJson to_json(const Report& report) {
   json["overrides"] = scenario.overrides;
   json["matrix"] = scenario.matrix;
   json["environment"] = result.environment;
-  json["fabric"] = fabric_of(scenario.fabric);
-  json["workload"] = workload_of(scenario.workload);
+  json["fabric"] = fabric_json(scenario.fabric);
+  json["workload"] = workload_json(scenario.workload);
   json["runs"] = OrderedJson::array();
   for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(scenario, result, mode));
   json["jobs"] = OrderedJson::array();

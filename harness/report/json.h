@@ -19,4 +19,8 @@ class JsonReporter : public Reporter {
   void write(const Report& report, std::ostream& out) const override;
 };
 
+/// What a result says of them.
+nlohmann::ordered_json fabric_json(const Fabric& fabric);
+nlohmann::ordered_json workload_json(const Workload& work);
+
 }  // namespace r2bench
