@@ -81,7 +81,7 @@ TEST_F(VerdictTest, a_round_that_does_not_settle_fails_whatever_the_mean_is) {
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
   EXPECT_EQ(of("migrate.settled").verdict, Verdict::kFail);
   EXPECT_EQ(of("migrate.retained_bw").got,
-            "not settled within 272 ms in 1 of 20 rounds (0.300 at worst, 0.490 on average)");
+            "not settled within 250 ms in 1 of 20 rounds (0.300 at worst, 0.490 on average)");
 }
 
 TEST_F(VerdictTest, what_was_held_up_by_something_else_does_not_pass) {

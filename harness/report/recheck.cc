@@ -2,6 +2,7 @@
 #include "harness/report/recheck.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -67,6 +68,30 @@ bool proves_nothing(const Json& run) {
                                                                         faults.at("planned").get<double>());
 }
 
+/// Whether one of the numbers in a text is this one, as exactly as it is written. Of times: "9.80 ms", "12.3
+/// s".
+bool says_number(const std::string& text, double value, bool is_time) {
+  for (size_t at = 0; at < text.size();) {
+    const auto is_digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+    if (!is_digit(at)) {
+      ++at;
+      continue;
+    }
+    size_t end = at, decimals = 0;
+    while (is_digit(end)) ++end;
+    if (end < text.size() && text[end] == '.' && is_digit(end + 1))
+      for (++end; is_digit(end); ++end) ++decimals;
+    const bool negative = at > 0 && text[at - 1] == '-';
+    const double said = std::stod(text.substr(at, end - at)) * (negative ? -1 : 1);
+    const double unit = is_time && text.compare(end, 2, " s") == 0 ? 1000 : 1;
+    if (std::fabs(said * unit - value) <=
+        unit * 0.51 * std::pow(10, -double(decimals)) + 1e-5 * std::fabs(value))
+      return true;
+    at = end;
+  }
+  return false;
+}
+
 class Recheck {
  public:
   explicit Recheck(const Json& result) : result_(result) {}
@@ -129,6 +154,7 @@ class Recheck {
       return say(name, error.message);
     }
     check_measured(name, metric, expectation, *run);
+    check_words(name, *info, expectation, *run);
     const Json& ok = expectation.at("ok");
     const std::optional<bool> met = is_met(expectation, condition, slowed);
     if (ok.is_null()) return check_unknown(name, *metric_of(metric), expectation, *run, met);
@@ -258,6 +284,27 @@ class Recheck {
     if (!follows)
       say(name, "is held against " + wanted.dump() + ", which '" +
                     expectation.at("wanted").get<std::string>() + "' is not in this run");
+  }
+
+  /// What people read of it is the value that is judged.
+  void check_words(const std::string& name, const MetricInfo& info, const Json& expectation,
+                   const Json& run) {
+    const std::string got = expectation.at("got");
+    const Json &value = expectation.at("got_value"), detail = expectation.value("detail", Json());
+    const Json word = expectation.value("got_word", Json());
+    if (value.is_number() && !got.empty() && std::isdigit(static_cast<unsigned char>(got[0])) &&
+        !says_number(got, value.get<double>(), info.unit == Unit::kMilliseconds))
+      say(name, "says '" + got + "', but got " + value.dump());
+    const bool is_words = info.text || !info.words.empty();
+    if (is_words && (!value.is_null() || !expectation.at("wanted_value").is_null()))
+      say(name, "has numbers, but the metric is words");
+    if (!is_words && !word.is_null())
+      say(name, "got the word '" + word.dump() + "', but the metric is a number");
+    const bool one_of_words = word.is_string() && std::count(info.words.begin(), info.words.end(), word) > 0;
+    if (one_of_words && got.find(word.get<std::string>()) == std::string::npos)
+      say(name, "says '" + got + "', but got '" + word.get<std::string>() + "'");
+    if (detail.is_string() && detail != run.at("error"))
+      say(name, "its detail is '" + detail.get<std::string>() + "', which is not the run's error");
   }
 
   void check_measured(const std::string& name, const std::string& metric, const Json& expectation,

@@ -33,9 +33,10 @@ ModeResult common(const std::string& label) {
   mode.faults_planned = 1;
   mode.faults_witnessed = 1;
   mode.faults_sampled = 1;
-  mode.row = {16u << 20, 4u << 20, "float", "sum", -1, 34'000.0, 0.4934, 0.4934, 0, 200};
-  mode.correctness.checked_elements = 838'860'800;
-  mode.correctness.checked_iterations = 400;
+  constexpr double kTimeUs = 34'200.0, kGbytes = double(16u << 20) / (kTimeUs * 1e3);
+  mode.row = {16u << 20, 4u << 20, "float", "sum", -1, kTimeUs, kGbytes, kGbytes, 0, 200};
+  mode.correctness.checked_elements = 1'719'664'640;
+  mode.correctness.checked_iterations = 410;
   mode.wakeup_ms = {1000, 0.06, 0.21, 0.84, 3.2};
   mode.wakeup_p99_ms = 0.84;
   mode.settings = {
@@ -126,7 +127,7 @@ RunResult sample_result() {
   migrate.detected_by = {{"event", 1}};
   migrate.floor_ms = 4.19;
   migrate.counts["migrations"] = 2;
-  migrate.throughput = {7.8, 3.95, 3.95 / 7.8, 0.5, 1, 1, 1, 0, 272, "", 8};
+  migrate.throughput = {7.8, 3.95, 3.95 / 7.8, 0.5, 1, 1, 1, 0, 250, "", 8};
   baseline.restored.why_not = migrate.restored.why_not =
       "port_down node1/nic0 was still there when the job ended";
   for (int i = 60; i < 200; ++i) migrate.iteration_ms.push_back(34.0 + 0.1 * (i % 5));
@@ -143,6 +144,7 @@ RunResult sample_result() {
 
 RunResult sample_result_with_dropped_faults() {
   RunResult result = sample_result();
+  result.repeats = 5;
   ModeResult& migrate = result.modes[1];
   const FaultSample measured = migrate.faults[0];
   FaultSample dropped = measured;
@@ -155,6 +157,7 @@ RunResult sample_result_with_dropped_faults() {
     FaultSample& fault = migrate.faults.emplace_back(i == 1 || i == 4 ? measured : dropped);
     fault.repetition = i;
     fault.recovered_after_heal = i == 4;
+    if (i == 4) fault.healed_ns = fault.t0_ns + 10'000'000;
     if (!fault.sampled)
       fault.why_not_sampled = i == 0 ? "no operation was open" : "no segment was in flight on the target";
     if (!fault.sampled) migrate.faults_dropped[fault.why_not_sampled]++;
