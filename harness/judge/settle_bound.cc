@@ -8,9 +8,10 @@ namespace r2bench {
 double settle_bound_ms(bool takes_away, double window_ms) {
   // What has lost its NIC is moved by then; a NIC that is slow or late has to be found first: three
   // operations of the slowest kind, 0.3 to 2 s at the rates of our scenarios.
-  constexpr double kFastMs = 250, kSlowMs = 2000;
+  constexpr double kSettleBoundMs = 250;
+  constexpr double kSettleBoundSlowMs = 2000;
   constexpr double kWindows = 4;
-  return std::max(takes_away ? kFastMs : kSlowMs, kWindows * window_ms);
+  return std::max(takes_away ? kSettleBoundMs : kSettleBoundSlowMs, kWindows * window_ms);
 }
 
 }  // namespace r2bench
