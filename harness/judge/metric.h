@@ -26,6 +26,9 @@ struct Value {
   std::string text;                 ///< for people; the reason when there is no value
   std::string detail;               ///< the job's error where it explains the value
   bool final = false;  ///< the rest of the run cannot change it: a round that failed stays failed
+  /// Of a confidence bound: the bound on the other side. An expectation that only this one meets is unknown.
+  std::optional<double> other_bound;
+  std::string undecided;  ///< what is then to be done
 
   static Value of(double number, std::string text) { return {number, std::nullopt, std::move(text), {}}; }
   static Value of_count(uint64_t count) { return of(static_cast<double>(count), std::to_string(count)); }

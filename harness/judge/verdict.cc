@@ -118,6 +118,13 @@ std::optional<Met> judge_value(const ModeResult& mode, const Metric* metric, con
   return Met{says_so};
 }
 
+/// Whether a confidence bound misses the expectation and the one on the other side meets it.
+bool undecided(const Value& value, const Expectation& expectation, const Judgement& judgement) {
+  const Numeric* numeric = std::get_if<Numeric>(&expectation.condition);
+  return numeric != nullptr && value.other_bound && judgement.wanted_value &&
+         compare(*value.other_bound, numeric->comparison, *judgement.wanted_value);
+}
+
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
                     const Expectation& expectation) {
   Judgement judgement;
@@ -147,6 +154,10 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
       judgement.verdict = Verdict::kUnknown;
       judgement.got += ", but " + why;
     }
+  if (!met && undecided(value, expectation, judgement)) {
+    judgement.verdict = Verdict::kUnknown;
+    judgement.got += ", but " + value.undecided;
+  }
   if (mode.outcome == Outcome::kCancelled && !proven && !for_good) {
     judgement.verdict = Verdict::kUnknown;
     judgement.got += ", but the run was cut short";

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/measure/statistics.h"
 #include "harness/report/schema.h"
 #include "harness/report/testing/sample_result.h"
 
@@ -45,6 +46,8 @@ TEST(ResultJson, follows_its_schema_when_nothing_is_known) {
   result.modes[0].mode = "migrate";
   result.modes[0].faults.emplace_back();
   result.overheads.push_back({"migrate", "baseline", 2, 1, 2, 1, 2, {0.5, 1.5}, 0, 0, 0});
+  result.overheads.push_back(paired_overhead({51}, {50}));  // one pair has no bound
+  result.overheads.back().mode = "migrate";
   result.jobs.emplace_back();
   EXPECT_EQ(joined(schema_mismatches(schema(), written(scenario, result))), "");
 }

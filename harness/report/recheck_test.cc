@@ -5,6 +5,7 @@
 
 #include "harness/base/format.h"
 #include "harness/report/testing/judged_json.h"
+#include "harness/report/testing/sample_pairs.h"
 #include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
@@ -80,6 +81,23 @@ TEST_F(Recheck, a_run_that_is_not_whole_leaves_unknown_all_but_what_is_wrong_in_
   expectation("migrate.correctness")["got_word"] = "wrong";
   expectation("migrate.correctness")["got"] = "3 wrong";
   EXPECT_EQ(said(), "migrate.correctness: is said to be unknown, but wanted is 'exact' and got '3 wrong'\n");
+}
+
+TEST_F(Recheck, a_loss_that_so_few_pairs_cannot_tell_is_unknown) {
+  Scenario scenario = sample_pairs_scenario();
+  scenario.expectations.push_back({"migrate", "busbw_loss_pct", "<= 3 %", 1, 1,
+                                   parse_condition(*find_metric("busbw_loss_pct"), "<= 3 %")});
+  json = judged_json(scenario, sample_pairs_result());
+  EXPECT_EQ(json["verdict"], "unknown");
+  EXPECT_TRUE(json["expectations"].back()["ok"].is_null());
+  EXPECT_EQ(said(), "");
+  json["expectations"].back()["ok"] = true;
+  EXPECT_NE(said().find("migrate.busbw_loss_pct: is said to be met"), std::string::npos) << said();
+  // The other bound does not meet it either.
+  json["expectations"].back()["ok"] = nullptr;
+  json["expectations"].back()["wanted"] = "<= 0.1 %";
+  json["expectations"].back()["wanted_value"] = 0.1;
+  EXPECT_NE(said().find("migrate.busbw_loss_pct: is said to be unknown"), std::string::npos) << said();
 }
 
 TEST_F(Recheck, a_rate_that_the_ports_did_not_limit_is_unknown_and_said_to_be_so) {

@@ -6,14 +6,23 @@
 namespace r2bench {
 namespace {
 
+/// Student's t is symmetric: the lower bound is as far from the mean as the upper one.
+Value bound_of(double mean, double upper, size_t pairs) {
+  const std::string count = std::to_string(pairs) + " pairs";
+  Value value = Value::of(upper, fixed(upper, 2) + " % (mean " + fixed(mean, 2) + " %, " + count + ")");
+  value.other_bound = 2 * mean - upper;
+  value.undecided = count + " leave it between " + fixed(*value.other_bound, 2) + " and " + fixed(upper, 2) +
+                    " %; four times as many halve that: --set pairs=" + std::to_string(4 * pairs);
+  return value;
+}
+
 Value overhead(const RunResult& result, const ModeResult& mode, bool busbw) {
   for (const Overhead& overhead : result.overheads) {
     if (overhead.mode != mode.mode) continue;
     if (overhead.pairs < 2) return Value::none("fewer than two pairs were measured");
     const double upper = busbw ? overhead.loss_upper95_pct : overhead.upper95_pct;
     const double mean = busbw ? overhead.loss_mean_pct : overhead.mean_pct;
-    return Value::of(upper, fixed(upper, 2) + " % (mean " + fixed(mean, 2) + " %, " +
-                                std::to_string(overhead.pairs) + " pairs)");
+    return bound_of(mean, upper, overhead.pairs);
   }
   return Value::none("no pair was measured");
 }
@@ -22,9 +31,7 @@ Value cpu_loss(const RunResult& result, const ModeResult& mode) {
   for (const Overhead& overhead : result.overheads) {
     if (overhead.mode != mode.mode) continue;
     if (overhead.cpu_pairs < 2) return Value::none("the CPU time of fewer than two pairs is known");
-    return Value::of(overhead.cpu_upper95_pct, fixed(overhead.cpu_upper95_pct, 2) + " % (mean " +
-                                                   fixed(overhead.cpu_mean_pct, 2) + " %, " +
-                                                   std::to_string(overhead.cpu_pairs) + " pairs)");
+    return bound_of(overhead.cpu_mean_pct, overhead.cpu_upper95_pct, overhead.cpu_pairs);
   }
   return Value::none("no pair was measured");
 }
