@@ -135,7 +135,9 @@ class Channel::Actions {
 /// The end of a fence.
 class Channel::FenceActions : public Channel::Actions {
  public:
-  FenceActions(Channel& channel, Owned owned) : Actions(channel), owned_(owned) {}
+  FenceActions(Channel& channel, Owned owned) : Actions(channel), owned_(owned) {
+    channel.ownership_.check(owned);
+  }
   void send_fenced(bool stopped) { c_.send_fenced(stopped, owned_); }
 
  private:

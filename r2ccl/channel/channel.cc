@@ -68,6 +68,7 @@ Request* Channel::free_request(uint64_t message) {
 }
 
 bool Channel::drain(Path& path, Owned owned) {
+  ownership_.check(owned);
   if (!path.data) return false;  // fenced by destroying it: what it has not reported yet will be replayed
   std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
@@ -117,6 +118,7 @@ void Channel::drain_all(Owned owned) {
 }
 
 void Channel::suspect(Path& path, ibv_wc_status status, Owned owned) {
+  ownership_.check(owned);
   if (path.failure || closing_.peer_closed()) return;
   path.last_status = status;
   if (!context_.resilient()) {

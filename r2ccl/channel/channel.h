@@ -214,7 +214,10 @@ class Channel {
   Path* active() const { return paths_.active(); }
   Path* carrying(uint32_t id) const { return paths_.carrying(id); }
   /// Paths that carry segments beside active().
-  const std::vector<Path*>& lanes(Owned) const { return paths_.lanes(); }
+  const std::vector<Path*>& lanes(Owned owned) const {
+    ownership_.check(owned);
+    return paths_.lanes();
+  }
   /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
   virtual void spread(std::span<const balance::LaneShare> /*shares*/, Owned) {}
   /// Is everything over that a lane has carried?
@@ -230,7 +233,8 @@ class Channel {
   bool is_far(const Path& path) const { return is_far(path.local_nic(), path.remote_nic()); }
   Request* free_request(uint64_t message);
   /// A test() that found nothing new.
-  void nothing_new(Owned) {
+  void nothing_new(Owned owned) {
+    ownership_.check(owned);
     if (activity_.empty_test() && context_.resilient()) look_at_silence();
   }
   /// A post that finds no room in the queue of `path`.

@@ -52,6 +52,7 @@ void Channel::tell_failure() {
 
 // For good.
 void Channel::leave_paths(Owned owned) {
+  ownership_.check(owned);
   paths_.leave_all(owned);
   spread({}, owned);
   for (auto& path : paths_) abandon(*path, owned);

@@ -146,6 +146,7 @@ void Channel::step_fence(const Tick& tick) {
 }
 
 void Channel::send_fenced(bool stopped, Owned owned) {
+  ownership_.check(owned);
   wire::Fenced fenced{};
   fenced.epoch = end_.epoch();
   fenced.path = end_.leaving();

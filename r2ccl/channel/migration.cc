@@ -20,7 +20,8 @@ void Channel::mark_failed(Path& path, trace::DetectedBy by, const std::string& w
   ChannelEnd(end_, actions).mark_failed(path.id());
 }
 
-void Channel::look_for_suspects(Owned) {
+void Channel::look_for_suspects(Owned owned) {
+  ownership_.check(owned);
   const bool any = paths_.any([this](const auto& path) { return path->carries() && path->failure; });
   suspected_.store(any, std::memory_order_release);
 }

@@ -32,6 +32,7 @@ void Receiver::handle_greeting(wire::Type type, const control::Message& message,
 }
 
 void Receiver::write_cts(Path& path, uint64_t message, Owned owned) {
+  ownership_.check(owned);
   const size_t slot = message % wire::kRingLines;
   const bool signal = must_signal(path);
   ++path.posted;
@@ -82,6 +83,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
 }
 
 void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
+  ownership_.check(owned);
   // Given back at once: the queue never holds less than the worst case of what may still come.
   if (const int error = path.data.post_receive(completion.wr_id); error != 0 && path.carries())
     suspect_post(path, error, owned);
@@ -118,6 +120,7 @@ void Receiver::whole(uint64_t message) {
 
 // One READ at a time, behind all that the path has brought so far.
 void Receiver::look_at_flush(Path& path, Owned owned) {
+  ownership_.check(owned);
   uint64_t covered = 0;
   switch (path.poll_flush(covered, owned)) {
     case ProbeState::kWaiting:
@@ -144,7 +147,8 @@ void Receiver::look_at_flush(Path& path, Owned owned) {
 }
 
 // What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
-void Receiver::forget_unflushed(uint32_t path, Owned) {
+void Receiver::forget_unflushed(uint32_t path, Owned owned) {
+  ownership_.check(owned);
   unflushed_.take(path, [this](const Unflushed::Segment& segment) {
     receiving_.ledger.forget(segment.message, segment.segment, segment.bytes);
   });
@@ -154,7 +158,9 @@ void Receiver::forget_unflushed(uint32_t path, Owned) {
 class Receiver::Host : public Actions {
  public:
   Host(Receiver& receiver, Owned owned)
-      : Actions(receiver), r_(receiver), path_(receiver.active()), owned_(owned) {}
+      : Actions(receiver), r_(receiver), path_(receiver.active()), owned_(owned) {
+    receiver.ownership_.check(owned);
+  }
   bool peer_copies() const { return r_.peer_.copied_bytes() > 0; }
   bool may_repeat() const {
     return !r_.work_requests_open(owned_) && path_->send_queue_room(wire::kRingLines + 1);
@@ -188,6 +194,7 @@ void Receiver::waited(bool patient, Owned owned) {
 }
 
 Path* Receiver::standing_still(Owned owned) const {
+  ownership_.check(owned);
   if (!active()) return nullptr;
   if (active()->flush_under_way()) return active();
   for (Path* lane : lanes(owned))
@@ -197,6 +204,7 @@ Path* Receiver::standing_still(Owned owned) const {
 }
 
 void Receiver::confirm(Path& path, bool signaled, Owned owned) {
+  ownership_.check(owned);
   receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
@@ -216,6 +224,7 @@ void Receiver::confirm(Path& path, bool signaled, Owned owned) {
 }
 
 void Receiver::after_drain(Path& path, Owned owned) {
+  ownership_.check(owned);
   if (!path.carries() || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
   const bool may_wait =
       lacking(owned) && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
@@ -255,7 +264,8 @@ Result<TestOutcome> Receiver::test(Request& request) {
   return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 
-void Receiver::fill_ledger(wire::Fenced& fenced, Owned) const {
+void Receiver::fill_ledger(wire::Fenced& fenced, Owned owned) const {
+  ownership_.check(owned);
   fenced.first_incomplete = receiving_.ledger.report(fenced.segments);
 }
 

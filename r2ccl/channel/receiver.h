@@ -29,7 +29,10 @@ class Receiver final : public Channel {
   void carries_on(bool moved, Owned) override;
   Path* standing_still(Owned) const override;
   void waited(bool patient, Owned) override;
-  bool lacking(Owned) const override { return receiving_.waits(); }
+  bool lacking(Owned owned) const override {
+    ownership_.check(owned);
+    return receiving_.waits();
+  }
   wire::Close closing_message() const override { return {receiving_.last_ack(AllRules())}; }
   void peer_closed(const wire::Close&, Owned) override {}
   // --- paths (receiver_paths.cc)

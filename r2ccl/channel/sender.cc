@@ -62,6 +62,7 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
 }
 
 bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned owned) {
+  ownership_.check(owned);
   const Request::Part& part = request.parts[segment];
   const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
   const int error = path.data.post_write_imm(
@@ -83,7 +84,8 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned o
 }
 
 // Which part of the message goes over which path. False: some queue is full, not now.
-bool Sender::divide(Request& request, Path& active, const Registration* registration, Owned) {
+bool Sender::divide(Request& request, Path& active, const Registration* registration, Owned owned) {
+  ownership_.check(owned);
   request.segments = 1;
   request.parts[0] = {active.id(), 0, request.bytes};
   if (spread_over_.empty() || request.bytes == 0 || !registration) return true;
@@ -140,7 +142,8 @@ struct Sender::Messages {
   static constexpr bool written(uint64_t, uint32_t) { return true; }
 };
 
-bool Sender::rests(const Path& path, Owned) const {
+bool Sender::rests(const Path& path, Owned owned) const {
+  ownership_.check(owned);
   const Messages messages{*this};
   return sending_.is_over(messages, path.id(), path.posted == path.completed);
 }
@@ -201,6 +204,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
 }
 
 void Sender::on_data_sent(Path& path, uint32_t detail, Owned owned) {
+  ownership_.check(owned);
   if (path.metered > 0)  // a queue pair completes its work in order
     count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth], owned);
   // The newest message with these low bits: messages in flight span far less than 2^24.
@@ -208,12 +212,14 @@ void Sender::on_data_sent(Path& path, uint32_t detail, Owned owned) {
   sending_.ledger.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
 }
 
-void Sender::count_work(Path& path, uint32_t bytes, Owned) {
+void Sender::count_work(Path& path, uint32_t bytes, Owned owned) {
+  ownership_.check(owned);
   const double cost = is_far(path) ? context_.config.far_cost() : 1;
   path.metered -= context_.meters[size_t(path.local_nic())].done(bytes, uint64_t(cost * bytes), now_ns);
 }
 
-void Sender::read_confirmation(Owned) {
+void Sender::read_confirmation(Owned owned) {
+  ownership_.check(owned);
   sending_.ledger.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
   for (wire::CtsLine line;
        read_cts(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
@@ -229,7 +235,9 @@ inline void Sender::drain_all(Owned owned) {
 
 class Sender::Host : public Actions {
  public:
-  Host(Sender& sender, Owned owned) : Actions(sender), s_(sender), owned_(owned) {}
+  Host(Sender& sender, Owned owned) : Actions(sender), s_(sender), owned_(owned) {
+    sender.ownership_.check(owned);
+  }
   void look(bool everywhere) {
     if (everywhere) s_.drain_all(owned_);
     s_.read_confirmation(owned_);
@@ -305,13 +313,15 @@ Result<TestOutcome> Sender::test(Request& request) {
   return TestOutcome{true, request.bytes};
 }
 
-bool Sender::lacking(Owned) const {
+bool Sender::lacking(Owned owned) const {
+  ownership_.check(owned);
   return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
     return request.in_use && !sending_.ledger.done(request.message, waits_for_ack(request));
   });
 }
 
 Path* Sender::standing_still(Owned owned) const {
+  ownership_.check(owned);
   if (active() && active()->posted != active()->completed) return active();
   for (Path* lane : lanes(owned))
     if (lane->posted != lane->completed) return lane;

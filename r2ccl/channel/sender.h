@@ -27,9 +27,18 @@ class Sender final : public SenderPaths {
   bool rests(const Path& path, Owned) const override;
   bool lacking(Owned) const override;
   wire::Close closing_message() const override { return {}; }
-  void peer_closed(const wire::Close& close, Owned) override { sending_.peer_closed(close.received); }
-  bool waits_for_nic_alone(Owned) const override { return sending_.waits_for_nic_alone(); }
-  void nothing_is_sent(Owned) override { sending_.nothing_is_sent(); }
+  void peer_closed(const wire::Close& close, Owned owned) override {
+    ownership_.check(owned);
+    sending_.peer_closed(close.received);
+  }
+  bool waits_for_nic_alone(Owned owned) const override {
+    ownership_.check(owned);
+    return sending_.waits_for_nic_alone();
+  }
+  void nothing_is_sent(Owned owned) override {
+    ownership_.check(owned);
+    sending_.nothing_is_sent();
+  }
   /// What the protocol asks of the sender (sending.h), and of the messages sent (sent.h).
   class Host;
   struct Messages;
@@ -44,7 +53,10 @@ class Sender final : public SenderPaths {
   void on_received(const wire::Received& received, const Tick& tick) override;
   bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
   bool has_to_settle(Owned) override;
-  bool misses(Owned) const override { return sending_.misses(); }
+  bool misses(Owned owned) const override {
+    ownership_.check(owned);
+    return sending_.misses();
+  }
   bool awaited() const override { return sending_.awaited(); }
   void look_if_awaited() override;
   bool misses_a_path(bool wanted) override;

@@ -4,6 +4,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "r2ccl/path/ownership.h"
 
 namespace r2ccl {
@@ -23,5 +26,12 @@ void ChannelOwnership::acquire() noexcept {
 void ChannelOwnership::wake() noexcept {
   syscall(SYS_futex, &owned_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
+
+#ifdef R2CCL_CHECK_OWNERSHIP
+void not_owned(const char* why) noexcept {
+  std::fprintf(stderr, "NET/R2CCL: a thread touches a channel without owning it: %s\n", why);
+  std::abort();
+}
+#endif
 
 }  // namespace r2ccl

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which thread may touch a channel's messages and paths: its progress thread or the service thread. A
 // function that needs ownership takes an Owned, which only an OwnershipGuard gives.
+//
+// An Owned is of one channel. A function of a channel that takes one passes it on to another function of this
+// channel in any case, or calls ChannelOwnership::check(), which aborts if it is another channel's. That
+// costs nothing in a build without R2CCL_CHECK_OWNERSHIP (the CMake option of that name; the presets asan,
+// tsan, debug and fuzz have it).
 #pragma once
 
 #include <atomic>
@@ -10,6 +15,8 @@
 
 namespace r2ccl {
 
+class Owned;
+
 /// Ownership of a channel, which its progress thread and the service thread pass to each other. The progress
 /// thread never waits for it: without it, it does something else. Uncontended, it costs one atomic exchange.
 class ChannelOwnership {
@@ -18,6 +25,8 @@ class ChannelOwnership {
   [[nodiscard]] bool try_acquire() noexcept {
     return !service_waits_.load(std::memory_order_relaxed) && !owned_.exchange(1, std::memory_order_acquire);
   }
+  /// Aborts unless `owned` is of this channel, and its guard is still there.
+  void check([[maybe_unused]] Owned owned) const noexcept;
 
  private:
   friend class OwnershipGuard;
@@ -37,10 +46,27 @@ class ChannelOwnership {
 class Owned {
  private:
   friend class OwnershipGuard;
-  Owned() = default;
+  friend class ChannelOwnership;
+#ifdef R2CCL_CHECK_OWNERSHIP
+  explicit Owned(const ChannelOwnership& channel) : channel_(&channel) {}
+  const ChannelOwnership* channel_;
+#else
+  explicit Owned(const ChannelOwnership&) {}
+#endif
 };
 
-static_assert(std::is_empty_v<Owned> && !std::is_default_constructible_v<Owned>);
+#ifdef R2CCL_CHECK_OWNERSHIP
+[[noreturn]] void not_owned(const char* why) noexcept;
+
+inline void ChannelOwnership::check(Owned owned) const noexcept {
+  if (owned.channel_ != this) not_owned("it owns another channel");
+  if (owned_.load(std::memory_order_relaxed) == 0) not_owned("it owned the channel before");
+}
+#else
+static_assert(std::is_empty_v<Owned>);
+inline void ChannelOwnership::check(Owned) const noexcept {}
+#endif
+static_assert(!std::is_default_constructible_v<Owned>);
 
 /// The scope in which a thread owns a channel.
 class OwnershipGuard {
@@ -52,7 +78,7 @@ class OwnershipGuard {
   ~OwnershipGuard() { ownership_.release(); }
   OwnershipGuard(const OwnershipGuard&) = delete;
   OwnershipGuard& operator=(const OwnershipGuard&) = delete;
-  operator Owned() const { return {}; }
+  operator Owned() const { return Owned(ownership_); }
 
  private:
   ChannelOwnership& ownership_;

@@ -47,7 +47,7 @@ DEFECTS = {
     'the last ACK is kept for 2 s only': [(P + 'closing.h', 'kLastWordNs = 15\'000\'000\'000', 'kLastWordNs = 2\'000\'000\'000')],
     'a control connection without answers is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
     'a control connection without answers counts as refused': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
-    'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'sending_.peer_closed(close.received); }', 'sending_.ledger.released(close.received); }')],
+    'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'sending_.peer_closed(close.received);', 'sending_.ledger.released(close.received);')],
     'epoll no longer watches a channel\'s connection': [(S + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
     'two NICs that fail share one backup': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
                                       (C + 'spreading.cc', 'void SenderPaths::step_spread(const Tick& tick) {\n', 'void SenderPaths::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
