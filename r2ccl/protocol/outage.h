@@ -103,6 +103,7 @@ class Outage {
   template <class Host>
   void broke(Host& host, const Tick& tick, const Break& what) {
     if (state_.lasts) {
+      if (!what.turned_away) state_.turned_away = 0;
       if (what.turned_away && !host.setting_up() && state_.turned_away++ == 0)
         state_.turned_away_since = tick.alive;
       if (state_.turned_away >= kMostTurnedAway && tick.alive - state_.turned_away_since >= kTurnedAwayNs &&

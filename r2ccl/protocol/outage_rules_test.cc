@@ -243,6 +243,20 @@ TEST(Outage, being_turned_away_fast_or_while_closing_proves_nothing) {
   }
 }
 
+// As by a network that resets connections, and carries nothing in between.
+TEST(Outage, being_turned_away_with_other_ends_of_connections_in_between_proves_nothing) {
+  Lasting o;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  for (int times = 0; times < 40; ++times) {
+    o.network.asking = false;
+    o.goes_on(400);
+    ASSERT_TRUE(o.network.asking);
+    o.breaks({.silent = times % 4 == 0, .turned_away = times % 4 != 0});
+  }
+  EXPECT_EQ(o.network.why, "");
+}
+
 TEST(Outage, being_turned_away_in_set_up_is_for_its_own_bound) {
   Lasting o;
   o.network.sets_up = true;
