@@ -16,6 +16,10 @@ using namespace std::chrono_literals;
 
 /// Paths 1 to 3 of a NIC, all in use, in a process that has a virtual one.
 class Paths {
+  // Closed last: a worker gives memory back some time after the paths.
+  Result<std::vector<verbs::Device>> devices_;
+  const RetiredPaths::Fatals fatals_{};
+
  public:
   Paths() : devices_(verbs::Device::open_all(*Config::from_environment())) {
     for (uint32_t id = 1; id <= 3; ++id) {
@@ -25,17 +29,13 @@ class Paths {
   }
   ~Paths() {
     set.destroy_all(workers);
-    for (const auto& destruction : set.retired().destructions())  // before the device is closed
+    for (const auto& destruction : set.retired().destructions())
       EXPECT_TRUE(workers.wait(0, *destruction.job));
   }
 
   NicWorkers workers{"worker", {"nic"}, [] {}};
   PathSet set{fatals_};
   ChannelOwnership ownership;
-
- private:
-  Result<std::vector<verbs::Device>> devices_;
-  const RetiredPaths::Fatals fatals_{};
 };
 
 void with_paths(void (*body)(Paths&)) {
