@@ -54,6 +54,7 @@ class Gate : public testing::Test {
   RunResult run(const Scenario& scenario, size_t repeats) {
     RunResult result = sample_result();
     result.scenario = scenario.name;
+    result.repeats = repeats;  // the gate divides them over its jobs
     std::erase_if(result.modes, [&](const ModeResult& mode) { return !scenario.find_mode(mode.mode); });
     std::normal_distribution<double> noise(0, 0.3);
     const auto plugin = scenario.workload.plugin;
