@@ -28,6 +28,8 @@ class LanePlan {
   static constexpr uint64_t kLookEveryNs = 10'000'000;
   /// A lane that has carried nothing for so long rests.
   static constexpr uint64_t kRestAfterNs = 1'000'000'000;
+  /// `since`: when the plan wanted it last. Both CLOCK_MONOTONIC, ns.
+  static constexpr bool may_rest(uint64_t since, uint64_t now) { return now - since > kRestAfterNs; }
 
   /// The node's traffic, and what changes with it.
   struct Traffic {

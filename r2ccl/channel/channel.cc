@@ -170,12 +170,13 @@ void Channel::close_and_wait() {
   context_.kick();
   // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see
   // RetiredPaths::closed().
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(Bounds::kTearDownNs);
   while (!close_done_.wait_for(lock, std::chrono::milliseconds(50), [this] { return torn_down_; })) {
     if (context_.ended.load(std::memory_order_acquire))
       return;  // the process exits: nobody is there to do it
     if (std::chrono::steady_clock::now() < deadline) continue;
-    R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s", number_);
+    R2_WARN("NET/R2CCL: channel %u could not be torn down within %llu ms", number_,
+            static_cast<unsigned long long>(Bounds::kTearDownNs / kNsPerMs));
     return;
   }
 }

@@ -425,7 +425,7 @@ ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
     case ProbeState::kAnswered:
       return ProbeSight::kAnswered;
     case ProbeState::kWaiting:
-      return path.probe_age(tick.alive) <= limit() ? ProbeSight::kAwaited : ProbeSight::kFailed;
+      return awaits(path.probe_age(tick.alive), limit());
     case ProbeState::kFailed:
       break;
   }

@@ -68,7 +68,7 @@ void SenderPaths::rest_lanes(const Tick& tick) {
     Path& lane = *paths_.lanes()[i];
     if (lane_plan_.wants(lane.local_nic(), lane.remote_nic()))
       lane.since = tick.now;
-    else if (tick.now - lane.since > balance::LanePlan::kRestAfterNs && rest_lane(lane))
+    else if (balance::LanePlan::may_rest(lane.since, tick.now) && rest_lane(lane))
       --i;
   }
 }

@@ -157,11 +157,16 @@ void SenderPaths::step_move(Path& path, const Tick& tick) {
   const uint32_t target = path.id();
   const int to = path.local_nic();
   end_move(tick);
-  if (context_.load(false).better(active()->local_nic(), to))
-    return begin_migration(*active(), trace::DetectedBy::kNone, "another NIC carries fewer channels", tick,
-                           target);
   const bool another = paths_.any([&](const auto& other) { return other != &path && stands_by(*other); });
-  if (another) drop(target, true);
+  switch (SpreadMove::arrive(context_.load(false).better(active()->local_nic(), to), another)) {
+    case MoveEnd::kMove:
+      return begin_migration(*active(), trace::DetectedBy::kNone, "another NIC carries fewer channels", tick,
+                             target);
+    case MoveEnd::kDrop:
+      return drop(target, true);
+    case MoveEnd::kStandBy:
+      return;
+  }
 }
 
 void SenderPaths::move_failed(int nic, const Tick& tick) {

@@ -20,7 +20,7 @@ void Channel::look_for_owner(const Tick& tick) {
 inline void Channel::look(TurnSight& seen, const Tick& tick) const {
   seen.failed = status() == Status::kFailed;
   seen.setting_up = setting_up();
-  seen.late = tick.now > created_ + nanoseconds(context_.config.connect_bound);
+  seen.late = is_late(created_, nanoseconds(context_.config.connect_bound), tick.now);
   seen.peer_ended = peer_end_.known();
   seen.outage = outage_.lasts();
   seen.greeted = greeted_;
@@ -131,7 +131,7 @@ Urgency Channel::step_after_error(const Tick& tick) {
   if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
   if (!greeted_) end_outage();
   if (outage_.lasts()) step_outage(tick);
-  if (outage_.lasts() && tick.now - outage_.began() > nanoseconds(context_.config.control_bound)) {
+  if (outage_.is_in_vain(tick.now)) {
     end_outage();
     link_.close();
   }

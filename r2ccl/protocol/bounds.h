@@ -30,6 +30,8 @@ struct Bounds {
 
   /// A migration that takes longer is looked at each millisecond, no longer at once.
   static constexpr uint64_t kHotNs = 20'000'000;
+  /// A program that closes a channel waits no longer for its queue pairs to be destroyed.
+  static constexpr uint64_t kTearDownNs = 5'000'000'000;
   /// A peer that answers promptly has by then.
   static constexpr uint64_t kPromptAnswerNs = 20'000'000;
 

@@ -26,6 +26,11 @@ enum class ProbeSight : uint8_t {
   kFailed,    ///< or not answered in time
 };
 
+/// Of a probe that is under way: its age and what it may take, in nanoseconds.
+constexpr ProbeSight awaits(uint64_t age, uint64_t limit) {
+  return age <= limit ? ProbeSight::kAwaited : ProbeSight::kFailed;
+}
+
 enum class Choice : uint8_t {
   kUse,   ///< a path carries
   kWait,  ///< for the answer to a probe

@@ -35,6 +35,12 @@ enum class MoveAct : uint8_t {
   kGo,      ///< it works: move, if that NIC still has less to carry
 };
 
+enum class MoveEnd : uint8_t {
+  kMove,     ///< traffic moves to its path
+  kDrop,     ///< another NIC is no better any more, and another path stands by: this one is not needed
+  kStandBy,  ///< it stands by
+};
+
 class SpreadMove {
  public:
   static constexpr uint64_t kLookEveryNs = 25'000'000;
@@ -92,6 +98,10 @@ class SpreadMove {
         break;
     }
     return MoveAct::kGo;
+  }
+  /// Its path works. `better`: its NIC still has less to carry; `another`: another path stands by.
+  static constexpr MoveEnd arrive(bool better, bool another) {
+    return better ? MoveEnd::kMove : another ? MoveEnd::kDrop : MoveEnd::kStandBy;
   }
   /// `better`: another NIC carries fewer channels. True: move now.
   bool due(bool better, uint64_t now) { return timer_.due(better, now); }

@@ -19,6 +19,9 @@ enum class Urgency : uint8_t {
   kHot,       ///< at once: a fence is under way
 };
 
+/// Set-up has taken longer than `bound` (R2CC_CONNECT_MS). All times in nanoseconds.
+constexpr bool is_late(uint64_t created, uint64_t bound, uint64_t now) { return now > created + bound; }
+
 /// What may be due in a turn, in this order.
 enum class TurnAct : uint8_t {
   kClose,       ///< continue to close. Ends the turn

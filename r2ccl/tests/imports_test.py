@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Imports within r2ccl/ go downward only, and pure packages stay pure. channel/ carries out what protocol/ decides: it states no duration, names no phase
-of a migration, and names a path's state only where it sets it. Reads every source of the core.
+"""Imports within r2ccl/ go downward only, and pure packages stay pure. channel/ carries out what protocol/ decides: it states no duration, compares no
+times, names no phase of a migration, and names a path's state only where it sets it. Reads every source of the core, and shows first that it notices
+lines that break these rules.
 
     imports_test.py R2CCL_FOLDER"""
 import pathlib
@@ -17,9 +18,43 @@ IMPURE = re.compile(r'#include\s+(<(infiniband/|thread>|mutex>|condition_variabl
                     r'|"r2ccl/(verbs/(?!port_address\.h)|control/(?!endpoint\.h)|trace/|base/(clock|log)\.h|service/|channel/|path/|topology/))')
 # Carries out; how long what may take is decided in protocol/, where tests can look at it.
 CARRIES_OUT = ('channel',)
-DURATION = re.compile(r'constexpr\s+u?int64_t\s+k\w*Ns\b')
+# Between two looks at an event a thread may sleep: POLL.
+DURATION = re.compile(r'constexpr\s+u?int64_t\s+k\w*Ns\b|chrono::(?:nano|micro|milli)?(?:seconds|minutes|hours)\(\d')
+POLL = 'wait_for(lock, std::chrono::milliseconds(50), '
+# clang-format has spaces around these operators, and none around the brackets of templates.
+CLOCK = r'(?:\w*tick\.(?:now|alive)|now_ns\(\))'
+COMPARISON = re.compile(CLOCK + r'[^;,&|?:]* [<>]=? |(?: [<>]=? )[^;,&|?:]*' + CLOCK)
 # Who asks for those decides by them. MigrationEnd::phase() is handed on as it is.
-QUESTION = re.compile(r'\bPhase::k|(?<!state = )\bPathState::k|\bphase\(\)\s*[=!]=')
+QUESTION = re.compile(r'\bPhase::k|(?<!state = )\bPathState::k|\bphase\(\)\s*[=!]=|switch \(.*phase\(\)\)')
+
+
+def decides(line):
+    """What a line of a package that carries out does that is not its part; None."""
+    if DURATION.search(line.replace(POLL, '')):
+        return 'states no duration'
+    if COMPARISON.search(line):
+        return 'compares no times'
+    if QUESTION.search(line):
+        return 'decides nothing by a phase or the state of a path'
+    return None
+
+
+DECIDE = (
+    'constexpr uint64_t kLongNs = 5;', 'until = now + std::chrono::seconds(5);', 'if (tick.now - outage_.began() > bound) {',
+    'else if (tick.now - lane.since > kRest && rest_lane(lane))', 'seen.late = tick.now > created_ + bound;', 'if (since + 5 < tick.alive) return;',
+    'if (now_ns() - since >= bound) {', 'return path.probe_age(tick.alive) <= limit() ? a : b;', 'if (end_.phase() == Phase::kRunning) {',
+    'switch (end_.phase()) {', 'if (path.state == PathState::kActive) {')
+CARRY_OUT = (
+    'while (!done.wait_for(lock, std::chrono::milliseconds(50), [this] { return over_; })) {', 'path.state = PathState::kActive;', 'seen.phase = end_.phase();',
+    'seen.migrates_for_ns = tick.now - started_;', 'static_cast<unsigned long long>((now_ns() - since) / 1000));', 'if (!advance(Status::kMigrating)) return;',
+    'rails_.failed(local, remote, tick.now + OpeningRetries::kRailNs);', 'if (failback_.due(path->id(), tick.now)) {')
+
+
+def check_self():
+    for line in DECIDE:
+        assert decides(line), f'not noticed: {line}'
+    for line in CARRY_OUT:
+        assert not decides(line), f'{decides(line)}: {line}'
 
 
 def wrong_lines(folder):
@@ -34,15 +69,14 @@ def wrong_lines(folder):
             found = re.match(r'#include\s+"r2ccl/(\w+)/', line)
             if found and found.group(1) in RANK and found.group(1) != package and RANK[found.group(1)] < RANK[package]:
                 yield f'{path}:{number}: {package}/ may not include {found.group(1)}/'
-            if package in CARRIES_OUT and DURATION.search(line):
-                yield f'{path}:{number}: {package}/ states no duration, protocol/ does: {line.strip()}'
-            if package in CARRIES_OUT and QUESTION.search(line):
-                yield f'{path}:{number}: {package}/ decides nothing by a phase or the state of a path, protocol/ does: {line.strip()}'
+            if package in CARRIES_OUT and (why := decides(line)):
+                yield f'{path}:{number}: {package}/ {why}, protocol/ does: {line.strip()}'
             if package in PURE and IMPURE.match(line):
                 yield f'{path}:{number}: {package}/ is pure: {line}'
 
 
 def main():
+    check_self()
     folder = pathlib.Path(sys.argv[1])
     for package in RANK:
         if package != 'nccl' and not (folder / package).is_dir():
