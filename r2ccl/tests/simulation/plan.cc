@@ -134,6 +134,16 @@ static Plan::Line random_channel(const Plan& plan, int number, Random& random) {
   return line;
 }
 
+std::string too_small(const Plan& plan) {
+  int messages = 0;
+  for (const Plan::Line& line : plan.channels) messages += line.messages + line.later_messages;
+  if (plan.channels.size() < 4) return "a history has only " + std::to_string(plan.channels.size()) + " channels";
+  if (plan.nics < 3) return "a history has only " + std::to_string(plan.nics) + " NICs";
+  if (messages < 200) return "a history has only " + std::to_string(messages) + " messages";
+  if (plan.faults.size() < 3) return "a history has only " + std::to_string(plan.faults.size()) + " faults";
+  return "";
+}
+
 Plan plan_of(uint64_t seed) {
   Random random(Random(seed).next());
   Plan plan;

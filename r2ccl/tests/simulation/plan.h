@@ -120,5 +120,8 @@ struct Plan {
   std::string words() const;
 };
 Plan plan_of(uint64_t seed);
+/// Which of the least sizes of a history it misses: 4 channels, 3 NICs of each process, 200 messages, 3 faults;
+/// empty: none. All are planned sizes: not every fault has come when the programs are through.
+std::string too_small(const Plan& plan);
 
 }  // namespace r2ccl::simulation

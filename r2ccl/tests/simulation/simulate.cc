@@ -177,6 +177,7 @@ class Many {
   }
   void ended(Running& one, int status) {
     std::string violation = violation_of(status, *one.report);
+    if (violation.empty()) violation = too_small(one.plan);
     if (one.again) {
       if (violation.empty() && !one.report->same_history_as(one.first))
         violation = "the same seed gave another history";
