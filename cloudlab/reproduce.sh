@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the scenarios of the paper and makes their figures. Each step writes its result below OUT/reference and
+# Runs a fixed list of scenarios and makes their figures. Each step writes its result below OUT/reference and
 # a line into OUT/steps.jsonl. A step that is done is not run again, so after an interruption the same command
 # continues. At the end the results are put into the tables in OUT/tables, and figures are made from these.
 #

@@ -33,7 +33,8 @@ CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
       ->group(group);
   command
       .add_option("--latency", latency,
-                  "Time from the end of a send to the next node's operation (default: 5 us)")
+                  "Time from the last byte of a send to the operation at the receiver that waits for it "
+                  "(default: 5 us)")
       ->group(group);
   command
       .add_option("--reduction-rate", reduction,

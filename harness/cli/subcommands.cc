@@ -34,7 +34,7 @@ struct Changes {
   void add_to(CLI::App& command, const std::string& group = "Options") {
     command
         .add_option("--modes", modes,
-                    "Run these instead of the scenario's modes, separated by commas: baseline, migrate, "
+                    "Modes to use instead of the scenario's, separated by commas: baseline, migrate, "
                     "balance, allreduce, or the label of one of its modes")
         ->group(group);
     has_repeats =
@@ -306,8 +306,10 @@ Subcommand add_matrix(CLI::App& app) {
   CLI::App* matrix = app.add_subcommand(
       "matrix", "Run the fault matrix: every kind of fault at every moment, as small jobs (cells)");
   matrix
-      ->add_option("--only", arguments->only,
-                   "Run only cells that match FAULT/MOMENT/OPERATION/END, such as 'port_down/*/SendRecv/*'")
+      ->add_option(
+          "--only", arguments->only,
+          "Run only cells that match FAULT/MOMENT/OPERATION/END, such as 'port_down/*/SendRecv/*'; END is "
+          "sender, receiver or both")
       ->allow_extra_args(false);
   matrix
       ->add_option("--jobs", arguments->jobs,
