@@ -130,10 +130,11 @@ Urgency Channel::step_after_error(const Tick& tick) {
   if (!closing_.told()) tell_failure();
   if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
   if (!greeted_) end_outage();
-  if (outage_.lasts()) step_outage(tick);
   if (outage_.is_in_vain(tick.now)) {
     end_outage();
     link_.close();
+  } else if (outage_.lasts()) {
+    step_outage(tick);
   }
   return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
 }
