@@ -217,6 +217,26 @@ const char* name(Groups groups);
 const char* name(CollNet collnet);
 const char* name(ModeKind kind);
 /// Bytes of one element.
-int size_of(DataType type);
+constexpr int size_of(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+    case DataType::kUint8:
+    case DataType::kFloat8e4m3:
+    case DataType::kFloat8e5m2:
+      return 1;
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 2;
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kFloat32:
+      return 4;
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat64:
+      return 8;
+  }
+  return 1;
+}
 
 }  // namespace r2bench

@@ -139,28 +139,6 @@ auto dispatch(const Data& data, F f, Slow slow) {
 
 }  // namespace
 
-size_t element_size(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-    case DataType::kUint8:
-    case DataType::kFloat8e4m3:
-    case DataType::kFloat8e5m2:
-      return 1;
-    case DataType::kFloat16:
-    case DataType::kBfloat16:
-      return 2;
-    case DataType::kInt32:
-    case DataType::kUint32:
-    case DataType::kFloat32:
-      return 4;
-    case DataType::kInt64:
-    case DataType::kUint64:
-    case DataType::kFloat64:
-      break;
-  }
-  return 8;
-}
-
 int nccl_type(DataType type) {
   using namespace r2ccl::nccl_abi;  // NOLINT
   switch (type) {

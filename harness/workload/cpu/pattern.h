@@ -27,7 +27,7 @@ struct Data {
 };
 
 /// Bytes of one element.
-size_t element_size(DataType type);
+constexpr size_t element_size(DataType type) { return static_cast<size_t>(size_of(type)); }
 /// NCCL's number of it.
 int nccl_type(DataType type);
 /// … of what the network does: averages and premultiplied sums are sums to it.
