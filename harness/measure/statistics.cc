@@ -93,4 +93,22 @@ const char* name(Outcome outcome) {
   return "unknown";
 }
 
+Overhead overhead_between(const std::vector<const ModeResult*>& with,
+                          const std::vector<const ModeResult*>& without) {
+  std::vector<double> time_with, time_without, cpu_with, cpu_without;
+  for (size_t pair = 0; pair < std::min(with.size(), without.size()); ++pair) {
+    const ModeResult &a = *with[pair], &b = *without[pair];
+    if (a.outcome != Outcome::kOk || b.outcome != Outcome::kOk) continue;
+    if (a.row.time_us <= 0 || b.row.time_us <= 0) continue;
+    time_with.push_back(a.row.time_us);
+    time_without.push_back(b.row.time_us);
+    if (!a.cpu.known() || !b.cpu.known()) continue;
+    cpu_with.push_back(a.cpu.per_gb());
+    cpu_without.push_back(b.cpu.per_gb());
+  }
+  Overhead overhead = paired_overhead(time_with, time_without);
+  add_cpu_loss(overhead, cpu_with, cpu_without);
+  return overhead;
+}
+
 }  // namespace r2bench

@@ -34,4 +34,8 @@ Overhead paired_overhead(const std::vector<double>& with, const std::vector<doub
 /// Fills cpu_pairs, cpu_mean_pct and cpu_upper95_pct from CPU time per byte of pairs. Throws as above.
 void add_cpu_loss(Overhead& overhead, const std::vector<double>& with, const std::vector<double>& without);
 
+/// Both, of the pairs of jobs whose two halves ended well and have a time. Fills everything but the labels.
+Overhead overhead_between(const std::vector<const ModeResult*>& with,
+                          const std::vector<const ModeResult*>& without);
+
 }  // namespace r2bench

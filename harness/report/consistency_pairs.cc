@@ -22,24 +22,6 @@ Jobs jobs_of(const RunResult& result, const std::string& mode) {
   return jobs;
 }
 
-/// As the runner pairs them: of both the job ended well and has a time.
-Overhead overhead_between(const Jobs& mode, const Jobs& reference) {
-  std::vector<double> with, without, cpu_with, cpu_without;
-  for (size_t pair = 0; pair < std::min(mode.size(), reference.size()); ++pair) {
-    const ModeResult &a = *mode[pair], &b = *reference[pair];
-    if (a.outcome != Outcome::kOk || b.outcome != Outcome::kOk) continue;
-    if (a.row.time_us <= 0 || b.row.time_us <= 0) continue;
-    with.push_back(a.row.time_us);
-    without.push_back(b.row.time_us);
-    if (!a.cpu.known() || !b.cpu.known()) continue;
-    cpu_with.push_back(a.cpu.per_gb());
-    cpu_without.push_back(b.cpu.per_gb());
-  }
-  Overhead overhead = paired_overhead(with, without);
-  add_cpu_loss(overhead, cpu_with, cpu_without);
-  return overhead;
-}
-
 void check_overhead(const Json& said, const Overhead& follows, Findings& findings) {
   const std::string group = "overhead_pct.";
   const auto close = [&](const char* key, double value) {

@@ -95,6 +95,12 @@ void check_shape(const Scenario& scenario, const RunOptions& options) {
   }
 }
 
+std::vector<const ModeResult*> pointers_to(const std::vector<ModeResult>& jobs) {
+  std::vector<const ModeResult*> pointers;
+  for (const ModeResult& job : jobs) pointers.push_back(&job);
+  return pointers;
+}
+
 /// Each mode against the reference, pair by pair.
 std::vector<Overhead> overheads(const std::vector<const Mode*>& modes,
                                 const std::vector<std::vector<ModeResult>>& jobs) {
@@ -102,19 +108,7 @@ std::vector<Overhead> overheads(const std::vector<const Mode*>& modes,
   const size_t reference = reference_mode(modes);
   for (size_t m = 0; m < modes.size(); ++m) {
     if (m == reference) continue;
-    std::vector<double> with, without, cpu_with, cpu_without;
-    for (size_t p = 0; p < std::min(jobs[m].size(), jobs[reference].size()); ++p) {
-      const ModeResult &a = jobs[m][p], &b = jobs[reference][p];
-      if (a.outcome != Outcome::kOk || b.outcome != Outcome::kOk) continue;
-      if (a.row.time_us <= 0 || b.row.time_us <= 0) continue;
-      with.push_back(a.row.time_us);
-      without.push_back(b.row.time_us);
-      if (!a.cpu.known() || !b.cpu.known()) continue;
-      cpu_with.push_back(a.cpu.per_gb());
-      cpu_without.push_back(b.cpu.per_gb());
-    }
-    Overhead overhead = paired_overhead(with, without);
-    add_cpu_loss(overhead, cpu_with, cpu_without);
+    Overhead overhead = overhead_between(pointers_to(jobs[m]), pointers_to(jobs[reference]));
     overhead.mode = modes[m]->label;
     overhead.against = modes[reference]->label;
     result.push_back(std::move(overhead));
