@@ -3,68 +3,17 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <sstream>
 #include <utility>
 
+#include "harness/cli/change_options.h"
 #include "harness/cli/compare_options.h"
 #include "harness/cli/doctor_options.h"
 #include "harness/cli/exec_options.h"
+#include "harness/cli/run_options.h"
 #include "harness/cli/sim_options.h"
 
 namespace r2bench {
 namespace {
-
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');)
-    if (!part.empty()) parts.push_back(part);
-  return parts;
-}
-
-/// What several commands take to change a scenario.
-struct Changes {
-  std::string modes;
-  int repeats = 0;
-  uint64_t seed = 0;
-  std::vector<std::string> set;
-  CLI::Option* has_repeats = nullptr;
-  CLI::Option* has_seed = nullptr;
-
-  void add_to(CLI::App& command, const std::string& group = "Options") {
-    command
-        .add_option("--modes", modes,
-                    "Modes to use instead of the scenario's, separated by commas: baseline, migrate, "
-                    "balance, allreduce, or the label of one of its modes")
-        ->group(group);
-    has_repeats =
-        command
-            .add_option("--repeats", repeats,
-                        "Rounds: how often the list of faults is gone through (default: the scenario's)")
-            ->check(CLI::Range(1, 10000))
-            ->group(group);
-    has_seed = command.add_option("--seed", seed, "Seed of everything random (default: the scenario's)")
-                   ->group(group);
-    command.add_option("--set", set, "Override a key of the scenario, such as --set workload.bytes='4 MiB'")
-        ->allow_extra_args(false)
-        ->group(group);
-  }
-
-  LoadOptions load() const {
-    LoadOptions options;
-    options.modes = parts_of(modes);
-    if (!modes.empty() && options.modes.empty()) throw UsageError("--modes names no mode");
-    if (has_repeats->count() > 0) options.repeats = repeats;
-    if (has_seed->count() > 0) options.seed = seed;
-    for (const std::string& text : set) {
-      const size_t equals = text.find('=');
-      if (equals == std::string::npos || equals == 0)
-        throw UsageError("--set " + text + ": write --set key=value");
-      options.set.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
-    return options;
-  }
-};
 
 /// Its options are in `options` once the command line has been parsed.
 template <typename Options, typename Run>
@@ -76,53 +25,12 @@ Subcommand subcommand(const CLI::App* app, std::shared_ptr<Options> options, Run
 }
 
 Subcommand add_run(CLI::App& app) {
-  struct Options {
-    RunArguments arguments;
-    Changes changes;
-    bool no_plot = false;
-  };
-  const auto options = std::make_shared<Options>();
-  RunArguments& arguments = options->arguments;
-  CLI::App* run = app.add_subcommand("run", "Run scenarios and give a verdict");
-  run->add_option("scenario", arguments.scenarios, "Scenario files, or names from `list`")->required();
-  options->changes.add_to(*run);
-  run->add_option("--out", arguments.out, "Folder for the result (default: results/runs/NAME-TIME)");
-  run->add_option("--port", arguments.port,
-                  "Loopback TCP port over which ranks connect to the runner (default: socket pairs, no port)")
-      ->check(CLI::Range(1, 65535));
-  run->add_option("--fabric", arguments.fabric, "Override the scenario's fabric; rxe runs it in a QEMU guest")
-      ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
-  run->add_option(
-         "--launcher", arguments.launcher,
-         "What starts r2bench on the hosts: local (nothing: all nodes are on this machine), mpi (mpirun), "
-         "slurm (srun), env (something else has, such as torchrun, with RANK, WORLD_SIZE and "
-         "MASTER_ADDR set) (default: local)")
-      ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
-  run->add_option(
-      "--hosts", arguments.hosts,
-      "With --launcher mpi or slurm: hosts, separated by commas (default: those of the allocation)");
-  run->add_option("--slow-motion", arguments.slow_motion,
-                  "Run N times as slowly: times are multiplied and rates divided by N, a power of two "
-                  "(default: 1; on rxe chosen by measurement)")
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--shorter", arguments.shorter,
-                  "Run 1/N of the iterations, with faults correspondingly earlier (default: 1; on rxe such "
-                  "that a mode takes at most three minutes)")
-      ->check(CLI::Range(1, 1000));
-  run->add_flag("--dry-run", arguments.dry_run, "Print the jobs without running them");
-  run->add_flag("--no-plot", options->no_plot, "Do not draw the timeline");
-  run->add_flag("--quiet", arguments.quiet, "Print the report only, no progress");
-  run->add_flag("--allow-real-faults", arguments.allow_real_faults,
-                "Permit the faults real_*, which change this machine and revert the change afterwards");
-  run->add_flag("--keep-going", arguments.keep_going, "Continue with the next scenario if one does not pass");
-  run->footer(
-      "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 wrong command line or scenario, 70 "
-      "internal error.\nExample: r2bench run nic_down");
-  return subcommand(run, options, [](Options& given, const Runner& runner, const Console& console) {
-    given.arguments.load = given.changes.load();
-    given.arguments.plot = !given.no_plot;
-    return run_command(given.arguments, runner, console);
-  });
+  const auto options = std::make_shared<RunCommandOptions>();
+  options->add_to(app);
+  return subcommand(options->command, options,
+                    [](const RunCommandOptions& given, const Runner& runner, const Console& console) {
+                      return run_command(given.finished(), runner, console);
+                    });
 }
 
 Subcommand add_host_agent(CLI::App& app) {
@@ -152,7 +60,7 @@ Subcommand add_list(CLI::App& app) {
 Subcommand add_explain(CLI::App& app) {
   struct Options {
     std::vector<std::string> files;
-    Changes changes;
+    ChangeOptions changes;
     PlanOptions plan;
   };
   const auto options = std::make_shared<Options>();
@@ -393,7 +301,7 @@ Subcommand add_sim(CLI::App& app) {
 std::vector<Subcommand> add_comparisons(CLI::App& app) {
   struct Options {
     CompareOptions both;
-    Changes gate_changes;
+    ChangeOptions gate_changes;
   };
   const auto options = std::make_shared<Options>();
   options->both.add_to(app);

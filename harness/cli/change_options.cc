@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/change_options.h"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+namespace r2bench {
+namespace {
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+}  // namespace
+
+void ChangeOptions::add_to(CLI::App& command, const std::string& group) {
+  command
+      .add_option("--modes", modes,
+                  "Modes to use instead of the scenario's, separated by commas: baseline, migrate, "
+                  "balance, allreduce, or the label of one of its modes")
+      ->group(group);
+  has_repeats =
+      command
+          .add_option("--repeats", repeats,
+                      "Rounds: how often the list of faults is gone through (default: the scenario's)")
+          ->check(CLI::Range(1, 10000))
+          ->group(group);
+  has_seed =
+      command.add_option("--seed", seed, "Seed of everything random (default: the scenario's)")->group(group);
+  command.add_option("--set", set, "Override a key of the scenario, such as --set workload.bytes='4 MiB'")
+      ->allow_extra_args(false)
+      ->group(group);
+}
+
+LoadOptions ChangeOptions::load() const {
+  LoadOptions options;
+  options.modes = parts_of(modes);
+  if (!modes.empty() && options.modes.empty()) throw UsageError("--modes names no mode");
+  if (has_repeats->count() > 0) options.repeats = repeats;
+  if (has_seed->count() > 0) options.seed = seed;
+  for (const std::string& text : set) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UsageError("--set " + text + ": write --set key=value");
+    options.set.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return options;
+}
+
+}  // namespace r2bench
