@@ -6,9 +6,9 @@
 #include <cstdio>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/testing/cost.h"
 #include "r2ccl/tests/testing/faulting_net.h"
 #include "r2ccl/tests/testing/faulty_driver.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {

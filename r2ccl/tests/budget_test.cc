@@ -5,6 +5,7 @@
 
 #include "r2ccl/path/path.h"
 #include "r2ccl/tests/testing/cost.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {

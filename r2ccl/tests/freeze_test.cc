@@ -25,11 +25,6 @@ bool eventually(Condition holds) {
   return true;
 }
 
-void say(const Link& link) { link.send("!", 1); }
-void wait_for_word(const Link& link) {
-  char word;
-  ASSERT_TRUE(link.receive(&word, 1));
-}
 
 /// Tests an open request until the channel fails; the error, or none after 30 s.
 Error until_failure(Net& net, Request* request) {

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/testing/cost.h"
 #include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
@@ -22,6 +22,9 @@ const Environment kBalance{{"R2CC_MODE", "2"},
                            {"R2CC_FAILBACK_MAX_MS", "20"},
                            {"R2CC_FAIL_BOUND_MS", "20000"}};
 
+/// How long a test waits for what must happen on a machine that does much else.
+constexpr std::chrono::seconds kPatience = kSanitizerFactor > 1 ? 240s : 60s;
+
 struct Pair {
   explicit Pair(const vhca::FabricHost& fabric, const Environment& environment = kBalance)
       : receiver(start(fabric, 1, environment,
@@ -35,8 +38,8 @@ struct Pair {
   }
   void expect_exact(const std::function<bool()>& enough) const {
     run_rounds(receiver, sender, enough);
-    EXPECT_EQ(sender.wait(120s), 0);
-    EXPECT_EQ(receiver.wait(120s), 0);
+    EXPECT_EQ(sender.wait(2 * kPatience), 0);
+    EXPECT_EQ(receiver.wait(2 * kPatience), 0);
   }
   Child receiver, sender;
 };
@@ -50,7 +53,7 @@ std::array<uint64_t, kNics> sent(const vhca::FabricHost& fabric) {
 /// Until every NIC but `dead` has sent `bytes` more than in `from`, or for long enough.
 std::function<bool()> until_all_carry(const vhca::FabricHost& fabric, size_t dead,
                                       std::array<uint64_t, kNics> from, uint64_t bytes) {
-  return [&fabric, dead, from, bytes, end = Clock::now() + 60s] {
+  return [&fabric, dead, from, bytes, end = Clock::now() + kPatience] {
     const auto now = sent(fabric);
     bool all = true;
     for (size_t nic = 0; nic < kNics; ++nic) all = all && (nic == dead || now[nic] - from[nic] >= bytes);
@@ -104,17 +107,17 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
   // Struck in the second round; from the first one in which home carries something again, ten more.
   std::array<uint64_t, kNics> before{}, from{};
   int rounds = 0, at_home = 0;
-  const auto end = Clock::now() + 60s;
+  const auto end = Clock::now() + kPatience;
   run_rounds(receiver, sender, [&] {
     const auto now = sent(fabric);
-    const bool carries = now[0] - before[0] > 5'000'000;
+    const bool carries = now[0] - before[0] > 1'000'000;
     before = now;
     if (++rounds == 2) faulting_net.strike(0, 0);
     if (rounds > 3 && carries && ++at_home == 1) from = now;
     return at_home > 10 || Clock::now() > end;
   });
-  EXPECT_EQ(sender.wait(120s), 0);
-  EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_EQ(sender.wait(2 * kPatience), 0);
+  EXPECT_EQ(receiver.wait(2 * kPatience), 0);
   EXPECT_GE(faulting_net.broken(), 1);
   ASSERT_GT(at_home, 10);
   // A quarter each, by what they are said to carry; all of it at home, had the port said nothing.
@@ -125,7 +128,8 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
 }
 
 TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
-  const auto fabric = make_fabric(2, kNics);
+  // Ports at a rate: of unlimited ones, one that starves of CPU carries less and rightly gets less.
+  const auto fabric = make_fabric(2, kNics, 4'000'000'000 / kSanitizerFactor);
   const Pair pair(fabric);
   FaultingNet faulting_net(fabric);
   faulting_net.start([](FaultingNet& s) {  // whatever is opened on it breaks
@@ -137,7 +141,7 @@ TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
     if (!carried()) return false;
     if (phase++ == 0) {  // all lanes are up: now they are compared
       from = sent(fabric);
-      carried = until_all_carry(fabric, 0, from, 256 << 20);
+      carried = until_all_carry(fabric, 0, from, (256 << 20) / kSanitizerFactor);
       return false;
     }
     return true;
@@ -212,7 +216,7 @@ TEST(Lanes, when_home_is_back_everything_returns_to_it) {
         if (!carried()) return false;
         home_is_dead = false;
         from = sent(fabric);
-        until = Clock::now() + 60s;
+        until = Clock::now() + kPatience;
         phase = kReturning;
         return false;
       case kReturning: {  // rounds in which the others carry next to nothing
@@ -251,15 +255,15 @@ TEST(Lanes, a_home_without_a_partner_of_its_own_may_fail_again_and_again) {
   FaultingNet faulting_net(fabric);
   uint64_t before = 0;
   int at_home = 0, failures = 0;
-  const auto end = Clock::now() + 60s;
+  const auto end = Clock::now() + kPatience;
   run_rounds(receiver, sender, [&] {  // ten rounds at home, and it fails
     const uint64_t home = fabric.counters(0, 1).tx_bytes;
     const bool carries = home - std::exchange(before, home) > 1'000'000;
     if (carries && ++at_home % 10 == 0) failures += faulting_net.strike(1, 0);
     return at_home >= kRounds || Clock::now() > end;
   });
-  EXPECT_EQ(sender.wait(120s), 0);
-  EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_EQ(sender.wait(2 * kPatience), 0);
+  EXPECT_EQ(receiver.wait(2 * kPatience), 0);
   EXPECT_GE(at_home, kRounds);
   EXPECT_GE(failures, 3) << "queue pairs";
 }

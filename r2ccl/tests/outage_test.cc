@@ -4,9 +4,9 @@
 #include <sys/resource.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/testing/cost.h"
 #include "r2ccl/tests/testing/cutter.h"
 #include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {

@@ -2,13 +2,13 @@
 // Devices that are removed, or fail as a whole: their commands are refused, or answered without being carried
 // out, while what they have taken in is still placed. The receiver's fence is enough; the word of a device
 // that has failed is none, and its kernel's is.
+#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/testing/cost.h"
 #include "r2ccl/tests/testing/faulty_driver.h"
 #include "r2ccl/tests/testing/traffic.h"
 

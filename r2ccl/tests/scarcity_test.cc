@@ -16,8 +16,8 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/path/path_set.h"
-#include "r2ccl/tests/testing/cost.h"
 #include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/testing/cost.h"
 #include "r2ccl/tests/testing/faulting_net.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {

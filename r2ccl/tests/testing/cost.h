@@ -14,13 +14,6 @@
 
 namespace r2ccl::testing_support {
 
-// What a sanitizer adds is its own.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr int kSanitizerFactor = 10;
-#else
-inline constexpr int kSanitizerFactor = 1;
-#endif
-
 /// Queue pairs of a process with so many channels, R2CC_STANDBYS of which may have a path that stands by. Of
 /// both processes: an active path and, for the first of them, a standby; each with a probe's pair.
 inline size_t queue_pairs_of_both(int channels, int standbys) {
@@ -58,11 +51,5 @@ struct Cost {
     return cost;
   }
 };
-
-inline void say(const Link& link) { link.send("!", 1); }
-inline void wait_for_word(const Link& link) {
-  char word;
-  EXPECT_TRUE(link.receive(&word, 1));
-}
 
 }  // namespace r2ccl::testing_support

@@ -42,6 +42,12 @@ struct Link {
   }
 };
 
+inline void say(const Link& link) { link.send("!", 1); }
+inline void wait_for_word(const Link& link) {
+  char word;
+  EXPECT_TRUE(link.receive(&word, 1));
+}
+
 inline vhca::FabricHost make_fabric(int nodes, int nics, uint64_t rate = 0,
                                     std::chrono::nanoseconds one_way = {}) {
   vhca::FabricSpec spec;
