@@ -52,6 +52,7 @@ struct Executor::Message {
   bool last = false;  // of its chunk
   bool arrived = false;
   uint64_t from = 0, bytes = 0;
+  size_t rail = 0;                           // of one that is sent
   Transport::Clock::time_point posted_at{};  // of one that is sent
   uint64_t taken = 0;  // bytes of it that have been added
   std::byte* staged = nullptr;
@@ -216,7 +217,7 @@ Result<bool> Executor::test(End& end) {
       message.arrived = true;
       moved = true;
       if (end.sends) {
-        window_.done(message.bytes, transport_.now() - message.posted_at);
+        window_.done(message.rail, message.bytes, transport_.now() - message.posted_at);
       }
     }
     if (!end.sends) continue;
@@ -248,7 +249,7 @@ Result<bool> Executor::post_receives(End& end) {
     message.lane = task.lane;
     message.from = at.from + task.offset;
     transport_.route(end.number, task.run->work.program->rails(task.lane));
-    message.bytes = transport_.next_bytes(end.number, at.bytes, task.offset, limits_.message_bytes);
+    message.bytes = transport_.next(end.number, at.bytes, task.offset, limits_.message_bytes).bytes;
     message.last = task.offset + message.bytes == at.bytes;
     Result<void*> request{nullptr};
     if (adds) {
@@ -327,7 +328,9 @@ Result<bool> Executor::post_sends() {
     message.lane = task.lane;
     message.from = at.from + task.offset;
     transport_.route(next->number, run.work.program->rails(task.lane));
-    message.bytes = transport_.next_bytes(next->number, at.bytes, task.offset, limits_.message_bytes);
+    const RailTurns::Message part = transport_.next(next->number, at.bytes, task.offset, limits_.message_bytes);
+    message.rail = part.rail;
+    message.bytes = part.bytes;
     message.last = task.offset + message.bytes == at.bytes;
     if (!window_.room(message.bytes)) return moved;
     const Work::Memory memory = run.written[at.chunk] ? run.result(message.from) : run.work.own;
@@ -340,7 +343,7 @@ Result<bool> Executor::post_sends() {
     message.request = *request;
     if (task.offset == 0) ++next->chunks_open;
     message.posted_at = transport_.now();
-    window_.posted(message.bytes);
+    window_.posted(message.rail, message.bytes);
     ++counters_.messages_sent;
     counters_.bytes_sent += message.bytes;
     next->at(next->posted++) = message;

@@ -40,11 +40,11 @@ bool StripedTransport::connected() const {
   return std::all_of(stripes_.begin(), stripes_.end(), [](const auto& stripe) { return stripe->connected(); });
 }
 
-size_t StripedTransport::next_bytes(uint32_t number, size_t chunk, size_t posted, size_t most) {
+RailTurns::Message StripedTransport::next(uint32_t number, size_t chunk, size_t posted, size_t most) {
   End& end = ends_[number];
   const RailTurns::Message& message = end.turns.next(chunk, posted, most);
   end.rail = message.rail;
-  return message.bytes;
+  return message;
 }
 
 template <typename Post>

@@ -31,7 +31,7 @@ class StripedTransport final : public Transport {
 
   Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* registration) override;
   Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* registration) override;
-  size_t next_bytes(uint32_t end, size_t chunk, size_t posted, size_t most) override;
+  RailTurns::Message next(uint32_t end, size_t chunk, size_t posted, size_t most) override;
   void route(uint32_t end, const RailShares* rails) override {
     ends_[end].turns.set(rails ? *rails : even_shares(stripes_.size()));
   }

@@ -31,10 +31,10 @@ class Transport {
   /// Messages posted on the end from now on are spread over rails like this; nullptr: alike. Both sides say
   /// so before the same message.
   virtual void route(uint32_t /*end*/, const RailShares* /*rails*/) {}
-  /// How much of a chunk, of which `posted` bytes have been, the end's next message is to hold, `most` at
-  /// most. Both sides get the same answer.
-  virtual size_t next_bytes(uint32_t /*end*/, size_t chunk, size_t posted, size_t most) {
-    return std::min(chunk - posted, most);
+  /// The end's next message: how much of a chunk, of which `posted` bytes have been, it is to hold, `most` at
+  /// most, and the rail that it takes. Both sides get the same answer.
+  virtual RailTurns::Message next(uint32_t /*end*/, size_t chunk, size_t posted, size_t most) {
+    return {0, std::min(chunk - posted, most)};
   }
   /// The token is gone once `done` is reported.
   virtual Result<TestOutcome> test(void* message) = 0;

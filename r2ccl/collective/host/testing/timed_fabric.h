@@ -197,10 +197,10 @@ class TimedTransport final : public Transport {
   void route(uint32_t end, const RailShares* rails) override {
     ends_[end].turns.set(rails ? *rails : even_shares(fabric_.rails()));
   }
-  size_t next_bytes(uint32_t end, size_t chunk, size_t posted, size_t most) override {
+  RailTurns::Message next(uint32_t end, size_t chunk, size_t posted, size_t most) override {
     const RailTurns::Message& message = ends_[end].turns.next(chunk, posted, most);
     ends_[end].rail = message.rail;
-    return message.bytes;
+    return message;
   }
   Result<TestOutcome> test(void* message) override {
     auto* const posted = static_cast<TimedFabric::Posted*>(message);
