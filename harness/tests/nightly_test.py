@@ -114,6 +114,26 @@ class Nightly(unittest.TestCase):
         if os.geteuid() == 0:
             self.assertIsNone(self.listed()["cloudlab_clean_debian"])
 
+    def test_what_needs_cores_is_skipped_where_there_are_fewer(self):
+        for cores, reason in ((2, "what it expects takes 4 cores, and it has 2"), (4, None)):
+            (self.bin / "nproc").unlink()
+            self.program(self.bin / "nproc", f"echo {cores}")
+            steps = self.listed()
+            self.assertEqual(steps["run_allreduce_degraded"], reason)
+            self.assertEqual(steps["run_allreduce_two_degraded"], reason)
+            self.assertIsNone(steps["run_allreduce_replan"])
+            (self.bin / "nproc").unlink()
+            (self.bin / "nproc").symlink_to(shutil.which("nproc"))
+
+    def test_in_the_short_form_a_verdict_that_is_unknown_is_no_failure(self):
+        for status, failed in ((0, 0), (2, 0), (1, 1), (3, 1)):
+            self.r2bench(f"exit {status}")
+            self.assertIn(f"{1 - failed} steps passed, {failed} failed", self.call("run_qp_error", status=failed)[0])
+        self.r2bench("exit 2")
+        ran = subprocess.run([self.root / ".ci" / "nightly", "run_qp_error"], env={"PATH": str(self.bin)}, capture_output=True, text=True,
+                             timeout=60, check=False)
+        self.assertIn("run_qp_error (2)", ran.stdout)
+
     def test_a_step_all_of_whose_tests_were_skipped_has_not_passed(self):
         both = CTEST.format(of=2, lines="\t 97 - hosts_mpirun (Skipped)\n\t 98 - hosts_env (Skipped)")
         self.r2bench(f"cat <<'END'\n{both}\nEND")
