@@ -8,8 +8,8 @@ build, addresses, rate limits). With autorun the first node then runs the scenar
 Instructions:
 Wait until the state of all nodes is 'Ready' and the Startup column says 'Finished' (20 to 40 minutes, most of it the build). Then
 log in to node0. `/local/repository/cloudlab/setup.sh --status` says what was done and what is missing;
-`sudo /local/repository/cloudlab/reproduce.sh` runs the scenarios on virtual NICs and makes the figures. That takes an hour and a
-half; after an interruption the same command continues. Steps that need more than this machine has are skipped, with a message. To
+`sudo /local/repository/cloudlab/reproduce.sh` runs the scenarios on virtual NICs and makes the figures. That takes two hours and a
+quarter; after an interruption the same command continues. Steps that need more than this machine has are skipped, with a message. To
 test the nodes' own NICs, begin with `/local/repository/r2bench doctor --first-day`. The guide is cloudlab/README.md. Copy the results
 before the experiment ends.
 """
@@ -60,7 +60,7 @@ def parameters(context):
     context.defineParameter("osImage", "Disk image", kinds.IMAGE, IMAGES[0][0], IMAGES)
     context.defineParameter("fabric", "Fabric of the scenarios", kinds.STRING, "verbs", FABRICS)
     context.defineParameter("scenario", "Scenario", kinds.STRING, "paper",
-                            longDescription="'paper': the whole set of cloudlab/reproduce.sh; else a name from scenarios/.")
+                            longDescription="'paper': the whole set of cloudlab/reproduce.sh; else a name from its --list, e.g. nic_down.")
     context.defineParameter("autorun", "Run it when all nodes are ready", kinds.BOOLEAN, False)
     return context.bindParameters()
 

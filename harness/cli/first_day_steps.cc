@@ -210,9 +210,10 @@ RoCE can show, least risky first. `./r2bench doctor --first-day --markdown` prin
 tar czf first_day.tar.gz first_day                        # to send back, even if not all steps are done
 ```
 
-If a step fails, the run ends. The log of that step says why, and the next run tries the step again. Steps
-that change the machine need `--allow-real-faults`. A step marked *by hand* is carried out by a person, who
-then marks it with `--done`.
+A verdict of fail or unknown is a finding, and the run goes on. If a step cannot be carried out, the run ends;
+the log of that step says why, and the next run tries the step again. The run also ends before a step that
+changes the machine, unless `--allow-real-faults` is given, and before a step marked *by hand*: a person
+carries it out, and then marks it with `--done`. A step for which there are too few hosts or NICs is skipped.
 
 `--run` sets the variables of the commands. R2BENCH is the program, and R2BENCH_SHARE the folder of its data
 (here the repository). OUT is the step's folder below `first_day/`, beside its log. HOST_OPTION names the
