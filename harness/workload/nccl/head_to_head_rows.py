@@ -13,9 +13,9 @@ TRANSPORTS = {
     "r2ccl_migrate": "{mode: migrate, label: r2ccl_migrate}",
     "r2ccl_balance": "{mode: balance, label: r2ccl_balance}",
     "r2ccl_allreduce": "{mode: allreduce, label: r2ccl_allreduce}",
-    # The fork of NCCL 2.23.4 that R2CCL's authors (arXiv 2512.25059) published, built from its source by whoever runs this. It is not a plugin but the library itself,
-    # on its own IB transport. R2CC_MODE 0, which r2bench sets for `baseline`: its modes 1 to 3 play a failure, 0 answers real ones. A connection's backup
-    # is the other one of two devices, so they must not be merged.
+    # The fork of NCCL 2.23.4 that R2CCL's authors (arXiv 2512.25059) published, built from its source by whoever runs this. It is not a plugin but the
+    # library itself, on its own IB transport. R2CC_MODE 0, which r2bench sets for `baseline`: its modes 1 to 3 play a failure, 0 answers real ones. A
+    # connection's backup is the other one of two devices, so they must not be merged.
     "upstream": "{mode: baseline, label: upstream, transport: ib, env: {NCCL_IB_MERGE_NICS: 0}}",
 }
 HEAD_TO_HEAD = ["ib", "ib_failover", "r2ccl_migrate", "r2ccl_balance"]
