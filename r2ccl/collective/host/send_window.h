@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much a rank has under way. What has been posted leaves in the NIC's order, not in that of the
 // operations, and what a lane sends next waits behind all of it, so the window is the least that keeps the
-// ports busy. It grows when it holds messages back although
-// - a port has little under way: this thread, which may share its core with others, learns late of what is
-// done; or
-// - a message takes little longer than the fastest ones of late, which met an empty queue (the rule of TCP
-// Vegas;
-//   Brakmo and Peterson, 1995): then most of what is under way is not in a queue, but on its way.
-// It shrinks when neither holds and messages wait for twice as long as in the second rule.
+// NICs busy. It grows when it holds messages back although
+// - much of it is done and a NIC has little left: this thread, which may share its core with others, learned
+//   late of what was done. (A NIC with little left while the window stays full is only slower or more loaded
+//   than others, which no window mends.) Or
+// - messages take hardly longer than the fastest, which met an empty queue (the rule of TCP Vegas; Brakmo and
+//   Peterson, 1995): then most of what is under way is not in a queue, but on its way.
+// It shrinks when neither holds, and messages take twice as long as the second rule allows.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,18 @@ namespace r2ccl::collective {
 class SendWindow {
  public:
   using Duration = std::chrono::duration<double>;
-  static constexpr size_t kMost = 8 << 20;
+  static constexpr size_t kMost = 8 << 20;  ///< or what it begins with, if that is more
 
   explicit SendWindow(size_t least) { set_least(least); }
-  /// From now on, in bytes.
-  void set_least(size_t least) { least_ = bytes_ = std::max<size_t>(1, least); }
+  /// From now on, in bytes. What has been learned of the NICs is forgotten.
+  void set_least(size_t least) {
+    least_ = bytes_ = std::max<size_t>(1, least);
+    delay_ = Duration(0);
+    largest_ = 0;
+    fastest_ = fastest_before_ = Duration::max();
+    for (Rail& rail : rails_) rail.posted = 0;
+    begin_round();
+  }
 
   /// May a message of that size be posted? Two always may.
   bool room(size_t message) {
@@ -37,6 +44,7 @@ class SendWindow {
     return false;
   }
   void posted(size_t rail, size_t message) {
+    if (messages_ == 0) forget_the_fastest();
     under_way_ += message;
     ++messages_;
     rails_[rail].under_way += message;
@@ -48,22 +56,25 @@ class SendWindow {
     --messages_;
     rails_[rail].under_way -= message;
     round_ += message;
+    largest_ = std::max(largest_, message);
+    if (message < largest_ / 2) return;  // it says little of those that fill the window
     delay_ += (took - delay_) / 8;
     fastest_ = std::min(fastest_, took);
   }
 
   /// Before messages are posted.
   void adapt() {
-    bool low = false;
-    if (std::exchange(full_, false)) {
-      held_back_ = true;
-      low = some_port_is_low();
+    const bool full = std::exchange(full_, false);
+    held_back_ = held_back_ || full;
+    if (full && under_way_ <= bytes_ - bytes_ / 4 && some_nic_is_low()) {
+      grow();
+      grew_ = true;
     }
-    if (!low && round_ < bytes_) return;
+    if (round_ < bytes_) return;
     const Duration unqueued = std::min(fastest_, fastest_before_);
-    if (low || (held_back_ && delay_ < kQueued * unqueued)) {
-      bytes_ = std::min(bytes_ + bytes_ / 4, std::max(least_, kMost));
-    } else if (held_back_ && delay_ > 2 * kQueued * unqueued) {
+    if (!grew_ && held_back_ && delay_ < kQueued * unqueued) {
+      grow();
+    } else if (!grew_ && delay_ > 2 * kQueued * unqueued) {
       bytes_ = std::max(least_, bytes_ - bytes_ / 8);
     }
     begin_round();
@@ -73,17 +84,15 @@ class SendWindow {
   uint64_t under_way() const { return under_way_; }
 
  private:
-  /// Messages that take so many times as long as the fastest wait in a queue.
-  static constexpr double kQueued = 1.5;
-  static constexpr unsigned kEpoch = 64;  ///< rounds; the fastest of the last one to two epochs counts
-  static constexpr size_t kLow = 2;       ///< a port is low with less than this part of its share under way
+  static constexpr double kQueued = 1.5;  ///< messages that take so many times as long as the fastest queue
+  static constexpr size_t kLow = 2;       ///< a NIC is low with less than this part of its share under way
 
   struct Rail {
     uint64_t under_way = 0;
     uint64_t posted = 0;  // in this round
-    bool in_use = false;  // got more than half as much as any other in the last round
+    bool in_use = false;  // got at least half as much as any other in the last round
   };
-  bool some_port_is_low() const {
+  bool some_nic_is_low() const {
     size_t used = 0;
     uint64_t least = UINT64_MAX;
     for (const Rail& rail : rails_) {
@@ -93,28 +102,34 @@ class SendWindow {
     }
     return used > 0 && least < bytes_ / used / kLow;
   }
+  void grow() { bytes_ = std::min(bytes_ + bytes_ / 4, std::max(least_, kMost)); }
   void begin_round() {
     round_ = 0;
-    held_back_ = false;
+    held_back_ = grew_ = false;
     uint64_t most = 0;
     for (const Rail& rail : rails_) most = std::max(most, rail.posted);
     for (Rail& rail : rails_) {
-      rail.in_use = rail.posted > most / 2;
+      rail.in_use = rail.posted > 0 && rail.posted >= most / 2;
       rail.posted = 0;
     }
-    if (++rounds_ % kEpoch == 0) fastest_before_ = std::exchange(fastest_, Duration::max());
+  }
+  /// Nothing is under way, so the next message meets empty queues. In a stream without a pause the fastest
+  /// stays: what is measured there waits in a queue of this window's own making.
+  void forget_the_fastest() {
+    if (fastest_ < Duration::max()) fastest_before_ = std::exchange(fastest_, Duration::max());
   }
 
   size_t least_ = 0, bytes_ = 0;
   uint64_t under_way_ = 0;  // bytes
   uint32_t messages_ = 0;   // under way
-  size_t round_ = 0;        // bytes done since the round began
-  unsigned rounds_ = 0;
-  bool full_ = false, held_back_ = false;  // since adapt(), in this round
+  size_t round_ = 0;        // bytes done since the round began; as many as the window holds end it
+  bool full_ = false;       // since adapt()
+  bool held_back_ = false, grew_ = false;  // in this round
   std::array<Rail, kMostNics> rails_{};
-  Duration delay_{0};  // of late
+  size_t largest_ = 0;  // message
+  Duration delay_{0};   // of late
   Duration fastest_ = Duration::max(),
-           fastest_before_ = Duration::max();  // message of this epoch, and of the last
+           fastest_before_ = Duration::max();  // since the last pause, and before it
 };
 
 }  // namespace r2ccl::collective
