@@ -38,8 +38,8 @@ struct Pair {
   }
   void expect_exact(const std::function<bool()>& enough) const {
     run_rounds(receiver, sender, enough);
-    EXPECT_EQ(sender.wait(2 * kPatience), 0);
-    EXPECT_EQ(receiver.wait(2 * kPatience), 0);
+    EXPECT_EQ(sender.wait(120s), 0);
+    EXPECT_EQ(receiver.wait(120s), 0);
   }
   Child receiver, sender;
 };
@@ -116,8 +116,8 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
     if (rounds > 3 && carries && ++at_home == 1) from = now;
     return at_home > 10 || Clock::now() > end;
   });
-  EXPECT_EQ(sender.wait(2 * kPatience), 0);
-  EXPECT_EQ(receiver.wait(2 * kPatience), 0);
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
   EXPECT_GE(faulting_net.broken(), 1);
   ASSERT_GT(at_home, 10);
   // A quarter each, by what they are said to carry; all of it at home, had the port said nothing.
@@ -262,8 +262,8 @@ TEST(Lanes, a_home_without_a_partner_of_its_own_may_fail_again_and_again) {
     if (carries && ++at_home % 10 == 0) failures += faulting_net.strike(1, 0);
     return at_home >= kRounds || Clock::now() > end;
   });
-  EXPECT_EQ(sender.wait(2 * kPatience), 0);
-  EXPECT_EQ(receiver.wait(2 * kPatience), 0);
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
   EXPECT_GE(at_home, kRounds);
   EXPECT_GE(failures, 3) << "queue pairs";
 }

@@ -240,8 +240,8 @@ inline void run_rounds(const Child& receiver, const Child& sender, const std::fu
   }
 }
 
-/// Messages of a round: 88 MB, or 18 MB.
-constexpr uint64_t kRound = kSanitizerFactor > 1 ? 100 : 500;
+/// Messages of a round: 91 MB, or 36 MB.
+constexpr uint64_t kRound = kSanitizerFactor > 1 ? 200 : 500;
 
 inline void receive_rounds(Net& net, Channel* channel, const Link& link,
                            Slots::Kind kind = Slots::Kind::kHost) {
