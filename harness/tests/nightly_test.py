@@ -129,10 +129,13 @@ class Nightly(unittest.TestCase):
         for status, failed in ((0, 0), (2, 0), (1, 1), (3, 1)):
             self.r2bench(f"exit {status}")
             self.assertIn(f"{1 - failed} steps passed, {failed} failed", self.call("run_qp_error", status=failed)[0])
+            self.assertEqual([line["status"] for line in self.record() if "status" in line][-1], status)
         self.r2bench("exit 2")
+        self.call("gate", status=1)
         ran = subprocess.run([self.root / ".ci" / "nightly", "run_qp_error"], env={"PATH": str(self.bin)}, capture_output=True, text=True,
                              timeout=60, check=False)
         self.assertIn("run_qp_error (2)", ran.stdout)
+        self.assertEqual(ran.returncode, 1)
 
     def test_a_step_all_of_whose_tests_were_skipped_has_not_passed(self):
         both = CTEST.format(of=2, lines="\t 97 - hosts_mpirun (Skipped)\n\t 98 - hosts_env (Skipped)")
