@@ -82,7 +82,7 @@ wire::Hello Channel::hello() const {
 
 void Channel::greeted(const wire::Hello& peer) {
   peer_.greeted(peer);
-  probe_times_ = context_.probe_times(peer.process);
+  probe_times_ = context_.probe_times(peer.process, bounds_);
   greeted_ = true;
 }
 

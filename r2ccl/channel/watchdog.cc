@@ -116,8 +116,8 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
 }
 
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
-  return probe_times_->deadline(path.local_nic(), path.remote_nic(), bounds_.probe, bounds_.longest_probe(),
-                                watchdog_.leaves(activity_.progress()), tick.alive);
+  return probe_times_->deadline(path.local_nic(), path.remote_nic(), watchdog_.leaves(activity_.progress()),
+                                tick.alive);
 }
 
 }  // namespace r2ccl

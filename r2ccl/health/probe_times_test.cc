@@ -10,26 +10,26 @@ namespace {
 constexpr uint64_t kLeast = 8, kMost = 500, kNow = 1000;
 
 TEST(ProbeTimes, a_rail_that_nothing_is_known_of_has_the_least_deadline) {
-  EXPECT_EQ(ProbeTimes().deadline(0, 0, kLeast, kMost, 0, kNow), kLeast);
+  EXPECT_EQ(ProbeTimes(kLeast, kMost).deadline(0, 0, 0, kNow), kLeast);
 }
 
 TEST(ProbeTimes, a_late_answer_counts_for_its_rail_alone) {
-  ProbeTimes times;
+  ProbeTimes times(kLeast, kMost);
   times.answered(1, 2, 30, kNow);
-  EXPECT_EQ(times.deadline(1, 2, kLeast, kMost, 0, kNow), 120u);
-  EXPECT_EQ(times.deadline(2, 1, kLeast, kMost, 0, kNow), kLeast);
+  EXPECT_EQ(times.deadline(1, 2, 0, kNow), 120u);
+  EXPECT_EQ(times.deadline(2, 1, 0, kNow), kLeast);
 }
 
 TEST(ProbeTimes, no_deadline_is_longer_than_the_most_nor_shorter_than_the_least) {
-  ProbeTimes times;
+  ProbeTimes times(kLeast, kMost);
   times.answered(0, 0, 400, kNow);
-  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 0, kNow), kMost);
-  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 63, kNow), kMost);
-  EXPECT_EQ(times.deadline(0, 0, 700, kMost, 0, kNow), 700u);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow), kMost);
+  EXPECT_EQ(times.deadline(0, 0, 63, kNow), kMost);
+  EXPECT_EQ(ProbeTimes(700, kMost).deadline(0, 0, 0, kNow), 700u) << "the least is above the most";
 }
 
 TEST(ProbeTimes, quick_answers_make_it_forget) {
-  ProbeTimes times;
+  ProbeTimes times(kLeast, kMost);
   times.answered(0, 0, 1000, kNow);
   uint64_t before = times.slowest(0, 0, kNow);
   for (int i = 0; i < 100; ++i) {
@@ -37,23 +37,23 @@ TEST(ProbeTimes, quick_answers_make_it_forget) {
     EXPECT_LE(times.slowest(0, 0, kNow), before);
     before = times.slowest(0, 0, kNow);
   }
-  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost * 100, 0, kNow), 4 * before);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow), 4 * before);
   EXPECT_LT(before, 20u);
 }
 
 TEST(ProbeTimes, what_was_late_long_ago_fades) {
-  ProbeTimes times;
+  ProbeTimes times(kLeast, kMost);
   times.answered(0, 0, 100, kNow);
   EXPECT_EQ(times.slowest(0, 0, kNow + ProbeTimes::kHalfLifeNs), 50u);
-  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 0, kNow + 10 * ProbeTimes::kHalfLifeNs), kLeast);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow + 10 * ProbeTimes::kHalfLifeNs), kLeast);
   times.answered(0, 0, 40, kNow + 2 * ProbeTimes::kHalfLifeNs);
   EXPECT_EQ(times.slowest(0, 0, kNow + 2 * ProbeTimes::kHalfLifeNs), 40u);
 }
 
 TEST(ProbeTimes, each_path_left_for_silence_without_anything_in_between_doubles_it) {
-  const ProbeTimes times;
-  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 1, kNow), 16u);
-  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 3, kNow), 64u);
+  const ProbeTimes times(kLeast, kMost);
+  EXPECT_EQ(times.deadline(0, 0, 1, kNow), 16u);
+  EXPECT_EQ(times.deadline(0, 0, 3, kNow), 64u);
 }
 
 }  // namespace

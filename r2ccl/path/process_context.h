@@ -19,6 +19,7 @@
 #include "r2ccl/health/probe_times.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
+#include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/nic_load.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/ring.h"
@@ -61,11 +62,11 @@ struct ProcessContext {
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
   /// What probes of the rails to a process have taken, for all channels to it; service thread only.
-  std::shared_ptr<health::ProbeTimes> probe_times(uint64_t peer_process) {
+  std::shared_ptr<health::ProbeTimes> probe_times(uint64_t peer_process, const Bounds& bounds) {
     auto known = probe_times_of_peers[peer_process].lock();
     if (known) return known;
     std::erase_if(probe_times_of_peers, [](const auto& entry) { return entry.second.expired(); });
-    known = std::make_shared<health::ProbeTimes>();
+    known = std::make_shared<health::ProbeTimes>(bounds.probe, bounds.longest_probe());
     probe_times_of_peers[peer_process] = known;
     return known;
   }

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "r2ccl/protocol/adaptive_bound.h"
+#include "r2ccl/health/adaptive_bound.h"
 
 namespace r2ccl {
 

@@ -50,6 +50,25 @@ TEST(AdaptiveBound, doubles_while_it_is_acted_on_in_vain) {
   EXPECT_EQ(bound.ns(), 100u);
 }
 
+TEST(AdaptiveBound, each_action_in_vain_doubles_the_least_within_the_limits) {
+  AdaptiveBound bound(16, 100, 1000);
+  EXPECT_EQ(bound.ns(0), 100u);
+  EXPECT_EQ(bound.ns(2), 400u);
+  EXPECT_EQ(bound.ns(63), 1000u);
+  bound.ended_after(200);
+  EXPECT_EQ(bound.ns(2), 800u) << "four times the usual, which is more";
+  EXPECT_EQ(AdaptiveBound(16, 100, 50).ns(1), 100u) << "the least is above the most";
+}
+
+TEST(AdaptiveBound, fades) {
+  AdaptiveBound bound(16, 100, 1000);
+  bound.ended_after(200);
+  bound.fade(1);
+  EXPECT_EQ(bound.ns(), 400u);
+  bound.fade(64);
+  EXPECT_EQ(bound.usual(), 0u);
+}
+
 TEST(StallTimer, is_suspicious_after_the_bound) {
   Silent s;
   EXPECT_EQ(s.until([] { return true; }), kSuspect / kMs);
