@@ -64,8 +64,16 @@ def retained(results):
     rows = {}
     for row in rows_of(results, "runs", "k_of_8_nics"):
         rows.setdefault(int(row["nics_lost"]), {})[row["mode"]] = row
-    return markdown(["NICs lost of 8", "mode 1: retained", "limit", "mode 2: retained", "limit"],
-                    [[lost, *(short(rows[lost][name][column]) for name in ("migrate", "balance") for column in ("retained", "limit"))] for lost in sorted(rows)])
+
+    def cells(row):
+        return short(row["retained"]) + ("\\*" if row["before_limited_by"] == "other" else "") + ("" if row["verdict"] == "pass" else f" ({row['verdict']})"), short(row["limit"])
+    table = markdown(["NICs lost of 8", "mode 1: retained", "limit", "mode 2: retained", "limit"],
+                     [[lost, *(cell for name in ("migrate", "balance") for cell in cells(rows[lost][name]))] for lost in sorted(rows)])
+    if any(row["verdict"] != "pass" for modes in rows.values() for row in modes.values()):
+        table += "\nThe verdict of a run that did not pass is in parentheses.\n"
+    if "\\*" in table:
+        table += "\n\\* This is not the rate that the remaining NICs can carry: something other than the ports limited the rate\nbefore the fault.\n"
+    return table
 
 
 def overhead(results):

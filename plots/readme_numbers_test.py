@@ -58,6 +58,20 @@ class ReadmeNumbers(unittest.TestCase):
                               ["| 512 B", "NCCL's IB", "10", "10.0", "10.0–10.0", "1.00", "–"], ["| 512 B", "R2CCL mode 1", "10", "15.5", "11.0–20.0", "1.55", "1.20–1.90"]])
             self.assertEqual((number_tables.sizes_where(results, lambda ratio: ratio > 1), number_tables.sizes_where(results, lambda ratio: ratio < 1)), ("2", "0"))
 
+    def test_a_retained_rate_that_the_ports_did_not_limit_and_a_verdict_that_is_no_pass_are_marked(self):
+        def row(mode, lost, verdict, before_limited_by):
+            return {"set": "k_of_8_nics", "mode": mode, "nics_lost": lost, "verdict": verdict, "before_limited_by": before_limited_by, "retained": 0.4, "limit": 0.375}
+
+        with tempfile.TemporaryDirectory() as results:
+            clean = [row("migrate", 1, "pass", "ports"), row("balance", 1, "pass", "ports")]
+            tables.write(results, "runs", clean)
+            self.assertEqual(number_tables.retained(results).splitlines()[2:], ["| 1 | 0.400 | 0.375 | 0.400 | 0.375 |"])
+            tables.write(results, "runs", clean + [row("migrate", 5, "unknown", "ports"), row("balance", 5, "unknown", "other")])
+            found = number_tables.retained(results).splitlines()[2:]
+            self.assertEqual(found[:2], ["| 1 | 0.400 | 0.375 | 0.400 | 0.375 |", "| 5 | 0.400 (unknown) | 0.375 | 0.400\\* (unknown) | 0.375 |"])
+            self.assertIn("The verdict of a run that did not pass is in parentheses.", found)
+            self.assertTrue(any(line.startswith("\\* This is not the rate that") for line in found), found)
+
     def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
         generator = random.Random(1)
         losses = [[generator.gauss(0.3, 5) for _ in range(64)] for _ in range(4)]
