@@ -21,6 +21,12 @@ bool fits(const FenceStart& fence, const std::vector<NicId>& targets) {
           among(targets, fence.peer_node, fence.peer_nic == kNoNic ? fence.nic : fence.peer_nic));
 }
 
+/// A channel that has come up does not name its path: then the NICs tell.
+bool on_another_path(const Delivery& d, const Delivery& before) {
+  if (before.bytes == 0 && before.path == 0) return d.rx_nic != before.rx_nic;
+  return d.path != before.path || d.rx_nic != before.rx_nic || d.tx_nic != before.tx_nic;
+}
+
 /// Begin of the operation before the last one that had begun by t0: a whole one lies between.
 uint64_t recently_ns(const Record& record, uint64_t t0_ns) {
   uint64_t last = 0, before = 0;
@@ -52,16 +58,27 @@ uint64_t open_operation_end(const Record& record, uint64_t t0_ns) {
 
 std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window) {
   std::map<uint32_t, Affected> streams;
-  std::vector<const Delivery*> last(record.streams.size(), nullptr);
+  std::vector<Affected> before(record.streams.size());
   std::vector<bool> used(record.streams.size(), false);
   const uint64_t recently = recently_ns(record, window.t0_ns);
-  for (const Delivery& d : record.deliveries) {
-    if (d.time_ns > window.t0_ns) break;
-    last[d.stream] = &d;
-    if (window.spread && d.time_ns >= recently && hits(window, record.streams[d.stream], d)) used[d.stream] = true;
-  }
-  for (uint32_t s = 0; s < last.size(); ++s)
-    if (last[s] && last[s]->time_ns >= recently && (used[s] || hits(window, record.streams[s], *last[s]))) streams[s].last_before = last[s];
+  const auto look = [&](const std::vector<Delivery>& all, auto&& then) {
+    for (const Delivery& d : all) {
+      if (d.time_ns > window.t0_ns) break;
+      then(before[d.stream], d);
+      if (window.spread && d.time_ns >= recently && hits(window, record.streams[d.stream], d))
+        used[d.stream] = true;
+    }
+  };
+  look(record.deliveries,
+       [](Affected& stream, const Delivery& d) { stream.last_before = stream.at_t0 = &d; });
+  look(record.path_uses, [](Affected& stream, const Delivery& use) {
+    if (!stream.last_before || stream.last_before->bytes == 0) stream.last_before = &use;
+    if (!stream.at_t0 || use.time_ns > stream.at_t0->time_ns) stream.at_t0 = &use;
+  });
+  for (uint32_t s = 0; s < before.size(); ++s)
+    if (before[s].at_t0 && before[s].last_before->time_ns >= recently &&
+        (used[s] || hits(window, record.streams[s], *before[s].at_t0)))
+      streams[s] = before[s];
   if (window.single_qp) {
     // Of all streams on the NIC only some use the QP that was hit: those that were fenced on it, when any
     // was. One that has come back to the NIC just before t0 may have delivered nothing over it yet.
@@ -74,8 +91,11 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
           std::any_of(window.later.begin(), window.later.end(), [&](const LaterStrike& later) {
             return later.t0_ns <= fence.time_ns && fits(fence, later.targets);
           });
-      if ((fits(fence, window.targets) || streams.count(s)) && !explained && last[s] && !fenced.count(s))
-        fenced[s] = {last[s], fence.path, {}, nullptr};
+      if ((fits(fence, window.targets) || streams.count(s)) && !explained && before[s].at_t0 &&
+          !fenced.count(s)) {
+        fenced[s] = before[s];
+        fenced[s].left_path = fence.path;
+      }
     }
     if (!fenced.empty()) streams = std::move(fenced);
   }
@@ -86,11 +106,9 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
     if (found == streams.end()) continue;
     Affected& stream = found->second;
     stream.after.push_back(&d);
-    const bool moved = window.spread ? !hits(window, record.streams[d.stream], d)
-                       : stream.left_path != 0
-                           ? d.path != stream.left_path
-                           : d.path != stream.last_before->path || d.rx_nic != stream.last_before->rx_nic ||
-                                 d.tx_nic != stream.last_before->tx_nic;
+    const bool moved = window.spread           ? !hits(window, record.streams[d.stream], d)
+                       : stream.left_path != 0 ? d.path != stream.left_path
+                                               : on_another_path(d, *stream.at_t0);
     if (moved && !stream.first_moved) stream.first_moved = &d;
   }
   return streams;

@@ -13,15 +13,19 @@ namespace r2bench {
 
 /// What one affected stream did around the strike.
 struct Affected {
-  const Delivery* last_before = nullptr;
-  uint32_t left_path = 0;              ///< that was fenced; 0 when it is not known: then that of last_before
-  std::vector<const Delivery*> after;  ///< in (t0, end]: neither a heal nor a later strike ends them
+  const Delivery* last_before = nullptr;  ///< its last delivery; of a stream without any its last path use
+  const Delivery* at_t0 = nullptr;        ///< last_before or a later path use: tells the path used at t0
+  uint32_t left_path = 0;                 ///< that was fenced; 0 when it is not known: then that of at_t0
+  std::vector<const Delivery*> after;     ///< in (t0, end]: neither a heal nor a later strike ends them
   const Delivery* first_moved = nullptr;
 };
 
-/// By the stream's index. Affected are the streams whose last delivery before t0 crossed the target, at
-/// either end, unless they had carried nothing since the operation before last began; where a stream uses several NICs at a time, those that used it since the operation before last
-/// began; of single queue pairs those that were fenced, when any was.
+/// By the stream's index. Affected are the streams whose path at t0 crosses the target, at either end: the
+/// path of the last delivery, or one that the plugin's events name later (a migration, a failback, a channel
+/// that came up). They must have delivered something since the operation before last began; of a stream that
+/// has never delivered the last path use counts instead. Where a stream uses several NICs at a time, it is
+/// affected if it used the target since then. Of single queue pairs those are affected that were fenced, when
+/// any was.
 std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window);
 
 /// End of the last operation that was open at t0, t0 when there was none; UINT64_MAX when it never ended.
@@ -33,8 +37,8 @@ uint64_t open_operation_end(const Record& record, uint64_t t0_ns);
 /// carrying has no claim to a fence that a later strike explains.
 const FenceStart* answering_fence(const Record& record, const FaultWindow& window);
 
-/// When the stream stopped being used: an operation that begins then, in (from_ns, to_ns), completed although the
-/// stream delivered nothing in between (another algorithm has other channels). to_ns when there is none.
+/// When the stream stopped being used: an operation that begins then, in (from_ns, to_ns), completed although
+/// the stream delivered nothing in between (another algorithm has other channels). to_ns when there is none.
 uint64_t used_until_ns(const Record& record, uint64_t from_ns, uint64_t to_ns);
 
 /// Times of silence, on the open-time clock, in which an affected stream received nothing for longer than

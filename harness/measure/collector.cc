@@ -182,6 +182,19 @@ Record Collector::record(uint64_t end_ns) const {
   std::vector<Interval> open;
   for (const OperationSpan& operation : record.operations) open.push_back(operation.span);
   record.open = OpenTime(std::move(open));
+  // Only a channel's receiving end has a stream.
+  for (const RankEvent& e : events_) {
+    const bool migrated = e.event.type == EventType::kMigrationDone;
+    if ((!migrated && e.event.type != EventType::kChannelUp) || e.event.time_ns > end_ns) continue;
+    const auto stream = segment_index_.find(uint64_t(e.rank) << 32 | e.event.channel);
+    if (!segments_seen_ || stream == segment_index_.end()) continue;
+    const uint32_t path = migrated ? uint32_t(e.event.c) : 0;
+    const auto remote = remote_nic_.find({e.rank, e.event.channel, path});
+    record.path_uses.push_back({e.event.time_ns, 0, stream->second, e.event.nic,
+                                remote == remote_nic_.end() ? kNoNic : remote->second, path});
+  }
+  std::stable_sort(record.path_uses.begin(), record.path_uses.end(),
+                   [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
   for (const RankEvent& e : events_) {
     if (e.event.type != EventType::kFenceStarted || e.event.c == 1 || e.event.time_ns > end_ns) continue;
     FenceStart fence{e.event.time_ns,

@@ -69,6 +69,26 @@ TEST(Collector, learns_the_sender_of_a_stream_from_the_names_of_processes) {
   EXPECT_EQ(collector.deliveries_on({1, 0}, 0), 1u);
 }
 
+TEST(Collector, knows_the_path_that_a_stream_uses_before_it_delivers_over_it) {
+  Job job;
+  job.rank1.emit(EventType::kChannelUp, 0, 4, 1111);
+  job.rank1.emit(EventType::kPathOpened, 1, 4, /*path*/ 6, /*remote nic*/ 3);
+  job.rank1.emit(EventType::kMigrationDone, 1, 4, /*left*/ 0, /*epoch*/ 1, /*path*/ 6);
+  job.rank1.emit(EventType::kSegmentDelivered, 1, 4, 10, 0, 6);
+  job.rank0.emit(EventType::kChannelUp, 0, 4, 2222);  // the sending end: no stream
+  job.collector.drain();
+  const Record record = job.collector.record(UINT64_MAX);
+  ASSERT_EQ(record.path_uses.size(), 2u);
+  EXPECT_EQ(record.path_uses[0].rx_nic, 0);
+  EXPECT_EQ(record.path_uses[0].path, 0u);
+  EXPECT_EQ(record.path_uses[1].rx_nic, 1);
+  EXPECT_EQ(record.path_uses[1].tx_nic, 3);
+  EXPECT_EQ(record.path_uses[1].path, 6u);
+  EXPECT_EQ(record.path_uses[1].bytes, 0u);
+  EXPECT_EQ(record.path_uses[1].stream, 0u);
+  EXPECT_LT(record.path_uses[1].time_ns, record.deliveries.at(0).time_ns);
+}
+
 TEST(Collector, leaves_planned_fences_out_of_the_record) {
   Job job;
   job.rank0.emit(EventType::kFenceStarted, 0, 0, uint64_t(DetectedBy::kNone), 1, /*planned*/ 1);

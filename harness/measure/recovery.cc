@@ -56,6 +56,9 @@ void set_floor(const Record& record, const FaultWindow& window, const std::map<u
   }
   for (const auto& [stream, sum] : bytes)
     if (open_before) own_rate = std::max(own_rate, 8e9 * double(sum) / double(open_before));
+  if (segment == 0)  // none of them had delivered anything
+    for (const auto& [id, stream] : streams)
+      for (const Delivery* d : stream.after) segment = std::max(segment, d->bytes);
   const double rate = window.path_rate_bits_per_s ? double(window.path_rate_bits_per_s) : own_rate;
   // The path that takes over has its own traffic beside: a segment gets the limit's part of its rate.
   const double stated = limit_at_t0(window);

@@ -37,6 +37,10 @@ struct Synthetic {
       deliver(t, 1, 1, 2);
     }
   }
+  /// The stream uses that path from then on: it has migrated, or its channel came up (path 0).
+  void use(uint64_t time_ms, uint32_t stream, uint16_t nic, uint32_t path) {
+    record.path_uses.push_back({time_ms * kMs, 0, stream, nic, kNoNic, path});
+  }
   void fence(uint64_t time_ms, uint16_t nic, const char* by) {
     record.fences.push_back({time_ms * kMs, 1, nic, std::nullopt, by});
   }
@@ -347,6 +351,77 @@ TEST(Recovery, of_a_single_qp_that_has_delivered_nothing_since_its_failback_is_m
   ASSERT_TRUE(sample.migrate_ms);
   EXPECT_DOUBLE_EQ(*sample.migrate_ms, 4);
   EXPECT_TRUE(sample.recover_ms);
+}
+
+// Stream 0 is on NIC 1 until it fails back at 502 ms; NIC 0 dies at 505 ms and stream 0 stalls until 1000 ms.
+TEST(Recovery, a_stream_that_has_delivered_nothing_since_its_failback_is_affected) {
+  Synthetic job;
+  for (uint64_t t = 10; t <= 500; t += 10) {
+    job.deliver(t, 0, 1, 3);
+    job.deliver(t, 1, 1, 2);
+  }
+  job.use(502, 0, 0, 4);
+  for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, 1, 1, 2);
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+  EXPECT_FALSE(sample.recovered_ns) << "stream 0 delivers nothing any more";
+  EXPECT_DOUBLE_EQ(sample.blackout_ms.value_or(0), 1500);
+
+  job.fence(800, 0, "watchdog");
+  for (uint64_t t = 1000; t <= 2000; t += 10) job.deliver(t, 0, 1, 5);
+  std::stable_sort(job.record.deliveries.begin(), job.record.deliveries.end(),
+                   [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
+  FaultSample late;
+  analyse_fault(job.record, nic0_down(505), late);
+  EXPECT_TRUE(late.sampled) << late.why_not_sampled;
+  EXPECT_DOUBLE_EQ(late.migrate_ms.value_or(0), 200);
+  EXPECT_DOUBLE_EQ(late.blackout_ms.value_or(0), 500);
+  EXPECT_EQ(late.recovered_ns.value_or(0), 1000 * kMs);
+}
+
+TEST(Recovery, a_stream_that_has_left_the_target_is_not_affected) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.use(502, 0, 1, 3);
+  job.use(506, 0, 0, 4);  // later than the strike
+  for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, 1, 1, 2);
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_EQ(sample.why_not_sampled, "no channel used the target");
+}
+
+// A channel that comes up does not name its path.
+TEST(Recovery, a_stream_that_has_delivered_nothing_yet_is_affected) {
+  Synthetic job;
+  job.use(1, 0, 0, 0);
+  for (uint64_t t = 10; t <= 2000; t += 10) job.deliver(t, 1, 1, 2);
+  FaultSample silent;
+  analyse_fault(job.record, nic0_down(505), silent);
+  EXPECT_TRUE(silent.sampled) << silent.why_not_sampled;
+  EXPECT_FALSE(silent.recovered_ns);
+
+  job.deliver(1000, 0, 0, 1);  // what the port had taken before it died
+  job.deliver(1010, 0, 1, 3);
+  std::stable_sort(job.record.deliveries.begin(), job.record.deliveries.end(),
+                   [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
+  job.fence(800, 0, "watchdog");
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_DOUBLE_EQ(sample.migrate_ms.value_or(0), 210) << "only another NIC is another path";
+  EXPECT_DOUBLE_EQ(sample.floor_ms, 20);
+}
+
+// Its algorithm has other channels: two operations went by without it.
+TEST(Recovery, a_stream_that_is_not_used_is_not_affected_on_any_path) {
+  Synthetic job;
+  job.open({{0, 100 * kMs}, {100 * kMs, 300 * kMs}, {300 * kMs, 400 * kMs}, {400 * kMs, 2000 * kMs}});
+  job.steady(10, 90);
+  for (uint64_t t = 100; t <= 2000; t += 10) job.deliver(t, 1, 1, 2);
+  job.use(502, 0, 0, 4);
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_EQ(sample.why_not_sampled, "no channel used the target");
 }
 
 TEST(Rate, takes_whole_operations_when_it_can) {

@@ -57,7 +57,8 @@ struct FenceStart {
 /// Everything that was recorded of a job.
 struct Record {
   std::vector<Stream> streams;
-  std::vector<Delivery> deliveries;       ///< in order of time
+  std::vector<Delivery> deliveries;  ///< in order of time
+  std::vector<Delivery> path_uses;   ///< in order of time, of 0 bytes: the stream uses that path from then on
   std::vector<OperationSpan> operations;  ///< in order of iteration, which is that of their begins
   OpenTime open;
   std::vector<FenceStart> fences;  ///< in order of time
