@@ -72,6 +72,31 @@ class ReadmeNumbers(unittest.TestCase):
             self.assertIn("The verdict of a run that did not pass is in parentheses.", found)
             self.assertTrue(any(line.startswith("\\* This is not the rate that") for line in found), found)
 
+    def test_walks_whose_log_of_events_was_checked_stand_apart(self):
+        def row(date, counting, walks, failed=0):
+            return {"set": "w", "date": date, "commit": "c", "fabric": "vhca", "mode": "migrate", "counting": counting, "walks": walks, "faults": walks * 40, "path_changes": walks * 10,
+                    "failed": failed}
+
+        with tempfile.TemporaryDirectory() as results:
+            tables.write(results, "walks", [row("2026-11-21", "any", 2), row("2026-11-22", "replayed", 3), row("2026-11-22", "replayed", 1), row("2026-11-23", "replayed", 5, 1)])
+            self.assertEqual(number_tables.walks(results).splitlines()[2:],
+                             ["| vhca | 1 | any | no | 2 | 80 | 20 | 0 |", "| vhca | 1 | replayed | no | 4 | 160 | 40 | 0 |", "| vhca | 1 | replayed | yes | 5 | 200 | 50 | 1 |"])
+
+    def test_the_date_of_each_walk_tells_whether_its_commit_checked_the_log(self):
+        def git(*words):
+            return subprocess.run(["git", "-C", readme_numbers.ROOT, *words], capture_output=True, check=False).returncode
+
+        try:
+            whole = git("cat-file", "-e", "646d3ac0^{commit}") == 0
+        except OSError:
+            whole = False
+        if not whole:
+            self.skipTest("the history is not here")
+        for row in tables.read(RESULTS, "walks"):
+            commit = row["commit"].removesuffix("-dirty")
+            self.assertEqual(git("cat-file", "-e", f"{commit}^{{commit}}"), 0, commit)
+            self.assertEqual(git("merge-base", "--is-ancestor", "646d3ac0", commit) == 0, row["date"] > number_tables.LOGS_CHECKED_AFTER, row)
+
     def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
         generator = random.Random(1)
         losses = [[generator.gauss(0.3, 5) for _ in range(64)] for _ in range(4)]
