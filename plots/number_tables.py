@@ -369,6 +369,13 @@ def gpu_scenarios(results):
     return markdown(["scenario", "mode", "jobs", "jobs without an error", "jobs with every element right"], lines)
 
 
+def fault_times(results, *sets):
+    """How many faults of these sets: all, sampled, sampled with both a time of migration and one of recovery, sampled with neither."""
+    rows = rows_of(results, "faults", *sets)
+    known = [sum(row[column] != "" for column in ("migrate_ms", "recover_ms")) for row in rows if row["sampled"] == "1"]
+    return {"all": len(rows), "sampled": len(known), "both": known.count(2), "neither": known.count(0)}
+
+
 def gpu_removed(results):
     """A NIC that is removed: how long until new data flows over another one, by how long its last writes may come."""
     found = {}
@@ -560,7 +567,13 @@ BLOCKS = {
     "degraded": lambda results: runs(results, "gray", "numa_far"),
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
+LATER_GPU_SETS = ("nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_removed")  # than nccl_protocols
 NUMBERS = {
+    "gpu.protocols-faults": lambda results: str(fault_times(results, "nccl_protocols")["all"]),
+    "gpu.protocols-sampled": lambda results: str(fault_times(results, "nccl_protocols")["sampled"]),
+    "gpu.protocols-neither": lambda results: str(fault_times(results, "nccl_protocols")["neither"]),
+    "gpu.later-sampled": lambda results: str(fault_times(results, *LATER_GPU_SETS)["sampled"]),
+    "gpu.later-both": lambda results: str(fault_times(results, *LATER_GPU_SETS)["both"]),
     "overhead.pooled": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[0], 1),
     "overhead.pooled-upper95": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[1], 2),
     "balance.loss": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_pct"], 1),

@@ -97,6 +97,14 @@ class ReadmeNumbers(unittest.TestCase):
             self.assertEqual(git("cat-file", "-e", f"{commit}^{{commit}}"), 0, commit)
             self.assertEqual(git("merge-base", "--is-ancestor", "646d3ac0", commit) == 0, row["date"] > number_tables.LOGS_CHECKED_AFTER, row)
 
+    def test_faults_are_counted_by_the_times_that_they_have(self):
+        def row(name, sampled, migrate_ms, recover_ms):
+            return {"set": name, "sampled": sampled, "migrate_ms": migrate_ms, "recover_ms": recover_ms}
+
+        with tempfile.TemporaryDirectory() as results:
+            tables.write(results, "faults", [row("a", 1, 2.5, 3.5), row("a", 1, None, 0), row("a", 1, None, None), row("b", 1, None, None), row("a", 0, None, None), row("c", 1, 1, 1)])
+            self.assertEqual(number_tables.fault_times(results, "a", "b"), {"all": 5, "sampled": 4, "both": 1, "neither": 2})
+
     def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
         generator = random.Random(1)
         losses = [[generator.gauss(0.3, 5) for _ in range(64)] for _ in range(4)]
