@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of fault for scripts: what faultinject/faults declares, as `r2bench list --faults --json` wrote it to
-fault_kinds.json (cli_test says when that is not of now)."""
+fault_kinds.json (cli_test fails if that file is out of date)."""
 
 import json
 import os

@@ -42,7 +42,7 @@ class BoardHost final : public FaultBoard {
   std::vector<Witness> witnesses(uint32_t id) const;
   uint64_t witnesses_lost() const override;
 
-  // For faults that no injected process carries out (is_real in plan/kind.h): one took effect on that NIC, or
+  // For faults that no injected process carries out (FaultKind::outside): one took effect on that NIC, or
   // was put back there (Effect::kPutBack, which is a record only). Throws std::out_of_range.
   void report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kind of fault is, told once, by the file of that kind in faultinject/faults. Plans, verdicts,
+// What a kind of fault is, as the file of that kind in faultinject/faults declares it. Plans, verdicts,
 // reports, the fault matrix and the scripts read it from here; `r2bench list --faults` prints it. Known to
 // both sides of the board: the preloaded library makes faults from it, and knows no plans.
 #pragma once

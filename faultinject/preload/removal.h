@@ -42,7 +42,7 @@ struct DeviceRemoval {
   // By the kernel. Its driver answers for nothing any more then.
   bool is_torn_down() const { return is_dead() && times.end != DescriptorEnd::kNone; }
   bool driver_answers() const { return internal_error && !is_torn_down(); }
-  // No completion of now is shown; those of before are.
+  // Completions that occur from now on are withheld; earlier ones are still shown.
   bool hides_completions() const { return is_dead() || (is_failing() && !times.late_completions); }
   uint64_t next_ns() const {
     switch (stage) {

@@ -16,7 +16,7 @@ struct SettleSight {
   bool greeted = true;      ///< both ends know each other
   bool failed = false;      ///< for good
   bool busy = false;        ///< requests are open: the program waits no more for them
-  bool unconfirmed = true;  ///< something that was sent (SendingEnd::has_to_settle)
+  bool unconfirmed = true;  ///< something that was sent (SendingEndOf::has_to_settle)
   bool unanswered = false;  ///< the peer's process has left another channel's questions unanswered of late
   bool lacks = false;       ///< the receiver lacks something, by what it has said last
   Phase phase = Phase::kRunning;
