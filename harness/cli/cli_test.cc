@@ -177,6 +177,10 @@ TEST_F(Program, refuses_nodes_that_cannot_be_simulated) {
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--degraded", "1:1"}), kExitUsage);
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--degraded", "1"}), kExitUsage);
   EXPECT_EQ(call({"sim", "allreduce", "--capacities", "1,0,1"}), kExitUsage);
+  EXPECT_NE(err.str().find("--capacities: each must be above 0"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"sim", "allreduce", "--capacities", "1"}), kExitUsage);
+  EXPECT_NE(err.str().find("--capacities: 1 given, one for each node; give 2 to 1024"), std::string::npos)
+      << err.str();
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--bytes", "7"}), kExitUsage);
   EXPECT_EQ(call({"explain"}), kExitUsage);
   EXPECT_EQ(call({"explain", "--xml", "x.xml"}), kExitUsage);

@@ -117,7 +117,8 @@ void check_hosts(const std::string& hosts) {
     return std::isalnum(c) || c == '.' || c == ',' || c == '_' || c == '-' || c == '@' || c == ':';
   });
   if (!plain || (!hosts.empty() && hosts[0] == '-'))
-    throw UsageError("--hosts: '" + hosts + "' are no names of hosts");
+    throw UsageError("--hosts: '" + hosts +
+                     "' is not a list of host names; separate names by commas, as in node0,node1");
 }
 
 /// They stand in a line of /bin/sh.

@@ -63,10 +63,13 @@ r2ccl::collective::Job JobOptions::job() const {
   }
   job.most_segments = segments;
   if (job.bytes == 0) throw UsageError("--bytes: must be more than 0");
-  if (job.capacities.size() < 2 || job.capacities.size() > 1024) throw UsageError("2 to 1024 nodes, please");
+  if (job.capacities.size() < 2 || job.capacities.size() > 1024)
+    throw UsageError("--capacities: " + std::to_string(job.capacities.size()) +
+                     " given, one for each node; give 2 to 1024");
   for (const double capacity : job.capacities) {
     if (!(capacity > 0 && capacity <= 1e6))
-      throw UsageError("a capacity must be above 0: a node that carries nothing takes no part");
+      throw UsageError(
+          "--capacities: each must be above 0 and at most 1000000; leave out nodes that carry no traffic");
   }
   return job;
 }

@@ -102,9 +102,8 @@ Membership join_fabric(const std::string& name, const std::string& node, const s
     const std::string differs = mismatch(wanted, membership.shape);
     if (!differs.empty()) {
       leave(membership);
-      throw ControlError("the fabric '" + name + "' is there already and is another: " + differs +
-                         ". It is " + describe(membership.shape) +
-                         "; leave these options out, or choose another --name");
+      throw ControlError("a fabric '" + name + "' already runs with other options: " + differs + ". It is " +
+                         describe(membership.shape) + "; leave these options out, or choose another --name");
     }
     return membership;
   }

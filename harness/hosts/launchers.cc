@@ -31,7 +31,8 @@ std::optional<int> number_in(const char* variable) {
   const char* end = text + std::strlen(text);
   if (const auto [at, failed] = std::from_chars(text, end, number);
       failed != std::errc() || at != end || number < 0)
-    throw FabricError(std::string(variable) + "='" + text + "' is no number from 0 on");
+    throw FabricError(std::string(variable) + "='" + text +
+                      "' is not a whole number from 0; correct or unset this variable");
   return number;
 }
 

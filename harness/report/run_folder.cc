@@ -116,7 +116,8 @@ void RunFolder::take() {
   if (lock_ < 0) throw cannot(path_, "cannot be read", errno);
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // else: no locks on this file system
     made_.clear(), remove_content_ = false;  // it is the other's
-    throw OutputError(path_.string() + ": another run is at work there; choose another folder with --out");
+    throw OutputError(path_.string() +
+                      ": another run is using this folder; choose another folder with --out");
   }
 }
 

@@ -83,7 +83,8 @@ TEST_F(RunFolderTest, of_two_runs_that_want_one_folder_only_one_gets_it) {
         RunFolder::create(path);
         FAIL() << "both write there";
       } catch (const OutputError& error) {
-        EXPECT_NE(std::string(error.what()).find("another run is at work there"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("another run is using this folder"), std::string::npos)
+            << error.what();
       }
       first.write("x.txt", "x");
       const RunFolder moved = std::move(first);

@@ -55,7 +55,8 @@ std::vector<Json> read_events(const fs::path& path, const Json& result) {
     Json event = parse_json(line, path.string(), number);
     if (is_event(event) && event["event"] == kEventsLeftOut) continue;
     if (!is_event(event) || !has_place(event))
-      throw InputError(where + ": is no event of r2bench; remove the file, or run the scenario again");
+      throw InputError(where +
+                       ": is not an event that r2bench writes; remove the file, or run the scenario again");
     events.push_back(std::move(event));
   }
   size_t written = 0;

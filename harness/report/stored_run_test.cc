@@ -115,7 +115,8 @@ TEST_F(Stored, an_event_log_that_was_cut_off_is_refused_within_a_line_and_betwee
   write("events.jsonl", whole.substr(0, whole.rfind('\n', whole.size() - 2) + 1));
   expect_refusal("events.jsonl", "was cut off, it holds 172 of 173 events");
   write("events.jsonl", "{\"a\": 1}\n");
-  EXPECT_NE(refusal().find("events.jsonl:1: is no event of r2bench"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("events.jsonl:1: is not an event that r2bench writes"), std::string::npos)
+      << refusal();
 }
 
 TEST_F(Stored, an_event_log_of_more_than_its_run_is_refused) {
