@@ -174,12 +174,14 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.clock_bound_ms = bound_between(job.hosts);
   mode.correctness = job.correctness;
   mode.trace_lost = job.trace_lost;
+  mode.witnesses_lost = job.witnesses_lost;
   mode.incomplete = job.gave_up;
   mode.wakeup_ms = job.wakeup_ms;
   mode.wakeup_p99_ms = std::min(job.wakeup_ms.p99, kWakeupCapMs);
   mode.duration_s = double(job.end_ns - job.start_ns) / 1e9;
   count_events(job, mode);
   const std::vector<Firing> strikes = strikes_of(scenario, job);
+  if (job.outcome == Outcome::kOk) count_rounds(scenario, job, mode.rounds_fired, mode.rounds_seen);
   const NicsLeft left(scenario, *job.mode, strikes, job.record);
   evaluate_faults(scenario, job, strikes, left, mode);
   measure_cpu(job, mode);

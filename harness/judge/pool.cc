@@ -100,6 +100,9 @@ void add_counts(ModeResult& all, const ModeResult& job) {
   for (const auto& [reason, count] : job.faults_dropped) all.faults_dropped[reason] += count;
   for (const auto& [metric, count] : job.counts) all.counts[metric] += count;
   all.trace_lost += job.trace_lost;
+  all.witnesses_lost += job.witnesses_lost;
+  all.rounds_fired += job.rounds_fired;
+  all.rounds_seen += job.rounds_seen;
   all.duration_s += job.duration_s;
   all.cpu.seconds += job.cpu.seconds;
   all.cpu.gbytes += job.cpu.gbytes;

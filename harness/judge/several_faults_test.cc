@@ -256,6 +256,34 @@ TEST_F(SeveralFaults, each_round_of_a_repeating_fault_is_a_strike) {
   }
 }
 
+// The effects of the third of four rounds were not recorded.
+TEST_F(SeveralFaults, rounds_that_fired_without_a_record_are_counted) {
+  scenario.faults = {fault("port_down", "node2/nic1")};
+  scenario.faults[0].repeat = 10;
+  scenario.faults[0].duration = std::chrono::milliseconds(100);
+  go_on(1000, 6000);
+  Firing& firing = strike(1505);
+  firing.board_id = 7;
+  firing.rounds = 4;
+  firing.triggered_ns = at(1505);
+  for (double t0 : {1505., 2505., 4505.}) witness(7, t0, Effect::kQpToErr);
+  const auto expect = [&](size_t fired, size_t seen, const char* why) {
+    const ModeResult evaluated = result();
+    EXPECT_EQ(evaluated.rounds_fired, fired) << why;
+    EXPECT_EQ(evaluated.rounds_seen, seen) << why;
+  };
+  expect(4, 3, "one is missing");
+  scenario.faults[0].every = std::chrono::milliseconds(1000);
+  expect(4, 3, "one is missing");
+  firing.rounds = 9;
+  expect(5, 3, "those after 6005 ms came when the job had ended");
+  job.outcome = Outcome::kError;
+  expect(0, 0, "a job that a fault ended need not see later rounds");
+  job.outcome = Outcome::kOk;
+  firing.rounds = 3;
+  expect(3, 3, "none is missing");
+}
+
 // Three at a time on a node of four NICs: nic1 slow, then nic0 lost, then nic2 lost for a while.
 TEST_F(SeveralFaults, the_limit_follows_the_nics_that_are_left_in_each_interval) {
   scenario.fabric.nodes = 2;

@@ -126,6 +126,25 @@ std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
   return strikes;
 }
 
+void count_rounds(const Scenario& scenario, const JobRecord& job, size_t& fired, size_t& seen) {
+  uint64_t end_ns = job.record.operations.empty() ? job.record.end_ns : 0;
+  for (const OperationSpan& operation : job.record.operations)
+    end_ns = std::max(end_ns, operation.span.end_ns);
+  for (const Firing& firing : job.firings) {
+    if (is_rank_fault(scenario, firing) || firing.t0_ns == 0) continue;
+    const auto& spec = scenario.faults[firing.fault];
+    if (spec.repeat <= 1 || spec.kind->ends == faultinject::Ends::kAfterItsTime) continue;
+    size_t due = firing.rounds;
+    // The board goes on by the clock while the job closes.
+    if (const uint64_t every = uint64_t(spec.every.count()); every != 0 && firing.triggered_ns != 0)
+      due = firing.triggered_ns > end_ns ? 0
+                                         : std::min(due, size_t((end_ns - firing.triggered_ns) / every) + 1);
+    const size_t told_apart = rounds(firing, spec, job).size();
+    seen += told_apart;
+    fired += std::max(due, told_apart);
+  }
+}
+
 uint64_t acts_until_ns(const Firing& strike) {
   uint64_t until = UINT64_MAX;
   if (strike.healed_ns != 0) until = strike.healed_ns;

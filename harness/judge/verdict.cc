@@ -187,6 +187,17 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<s
         mode.mode + ": " + std::to_string(mode.trace_lost) +
         " trace events were overwritten before they could be read; times and counts may be wrong");
   }
+  if (mode.witnesses_lost > 0) {
+    doubts.push_back(
+        mode.mode + ": " + std::to_string(mode.witnesses_lost) +
+        " effects of faults were not recorded because the injector's log was full; strikes may be "
+        "missing");
+  }
+  if (mode.rounds_seen < mode.rounds_fired) {
+    doubts.push_back(mode.mode + ": of " + std::to_string(mode.rounds_fired) +
+                     " rounds of repeating faults that the injector fired, the effects of " +
+                     std::to_string(mode.rounds_seen) + " were recorded; the other rounds were not measured");
+  }
   if (!mode.incomplete.empty())
     doubts.push_back(mode.mode + ": not all faults were struck: " + mode.incomplete);
   if (mode.outcome == Outcome::kCancelled) doubts.push_back(mode.mode + ": the run was cut short");

@@ -41,6 +41,23 @@ TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {
   EXPECT_EQ(verdict(), Verdict::kUnknown);
 }
 
+TEST_F(VerdictTest, effects_that_were_not_recorded_make_it_unknown) {
+  migrate().witnesses_lost = 12;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_EQ(judge(scenario, result).doubts[0].find("migrate: 12 effects"), 0u);
+}
+
+TEST_F(VerdictTest, rounds_of_a_fault_that_were_not_seen_make_it_unknown) {
+  migrate().rounds_fired = migrate().rounds_seen = 300;
+  EXPECT_EQ(verdict(), Verdict::kPass);
+  migrate().rounds_seen = 256;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_NE(judge(scenario, result).doubts[0].find("of 300 rounds"), std::string::npos);
+  EXPECT_NE(judge(scenario, result).doubts[0].find("256"), std::string::npos);
+}
+
 TEST_F(VerdictTest, a_run_that_was_cut_short_is_unknown) {
   result.cancelled = true;
   EXPECT_EQ(verdict(), Verdict::kUnknown);

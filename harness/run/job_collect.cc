@@ -124,6 +124,7 @@ JobRecord Job::collect() {
   }
   collect_hosts(job);  // what real faults changed is put back: their witnesses say when
   job.witnesses = board().witnesses();
+  job.witnesses_lost = board().witnesses_lost();
   job.added_faults = control_->added();
   job.notes = notes_;
   report_progress(job.end_ns, true);
