@@ -70,7 +70,7 @@ def retained(results):
     table = markdown(["NICs lost of 8", "mode 1: retained", "limit", "mode 2: retained", "limit"],
                      [[lost, *(cell for name in ("migrate", "balance") for cell in cells(rows[lost][name]))] for lost in sorted(rows)])
     if any(row["verdict"] != "pass" for modes in rows.values() for row in modes.values()):
-        table += "\nThe verdict of a run that did not pass is in parentheses.\n"
+        table += "\nA verdict that is not a pass is in parentheses; a run has one verdict for both modes.\n"
     if "\\*" in table:
         table += "\n\\* This is not the rate that the remaining NICs can carry: something other than the ports limited the rate\nbefore the fault.\n"
     return table

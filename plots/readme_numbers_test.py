@@ -69,7 +69,7 @@ class ReadmeNumbers(unittest.TestCase):
             tables.write(results, "runs", clean + [row("migrate", 5, "unknown", "ports"), row("balance", 5, "unknown", "other")])
             found = number_tables.retained(results).splitlines()[2:]
             self.assertEqual(found[:2], ["| 1 | 0.400 | 0.375 | 0.400 | 0.375 |", "| 5 | 0.400 (unknown) | 0.375 | 0.400\\* (unknown) | 0.375 |"])
-            self.assertIn("The verdict of a run that did not pass is in parentheses.", found)
+            self.assertIn("A verdict that is not a pass is in parentheses; a run has one verdict for both modes.", found)
             self.assertTrue(any(line.startswith("\\* This is not the rate that") for line in found), found)
 
     def test_walks_whose_log_of_events_was_checked_stand_apart(self):
