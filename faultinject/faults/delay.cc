@@ -18,6 +18,8 @@ class Delay : public Fault {
  public:
   explicit Delay(FaultEntry& entry) : Fault(entry), random_(entry.seed) {}
 
+  void begin(Context&, uint64_t) override { witnessed_ = 0; }
+
   bool holds(const Context& context, const QueuePair& qp) const override { return hits(context, qp); }
 
   void held(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
@@ -40,7 +42,7 @@ class Delay : public Fault {
  private:
   uint64_t random_;
   bool seeded_ = false;
-  uint64_t witnessed_ = 0;
+  uint64_t witnessed_ = 0;  // one record per queue pair and round
 };
 
 }  // namespace

@@ -30,6 +30,20 @@ TEST_F(DelayTest, each_send_takes_longer_by_the_delay_at_least) {
   EXPECT_NE(board.state(id).t0_ns, 0u);
 }
 
+// Rounds are told apart by their records.
+TEST_F(DelayTest, each_round_is_recorded) {
+  start();
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: delay, delay: 2 ms, at: now, for: 100 ms, repeat: 3, every: 200 ms}");
+  uint64_t wr = 0;
+  ASSERT_TRUE(eventually([&] {
+    a->must("post 0 write " + std::to_string(wr++) + " 8 0");
+    return a->poll(0, 1, 10000).size() == 1 && board.state(id).phase == FaultState::Phase::kHealed;
+  }));
+  EXPECT_EQ(board.state(id).rounds, 3u);
+  EXPECT_EQ(count(id, Effect::kWrWithheld), 3u);
+}
+
 TEST_F(DelayTest, jitter_stays_within_its_bounds_and_order_is_kept) {
   arm("{target: node0/nic0, kind: delay, delay: 20 ms, jitter: 15 ms, at: now}");
   start();

@@ -28,6 +28,7 @@ constexpr uint64_t kCatchUpNs = 20000000;  // a late wake-up is made good, up to
 class Throttle : public Fault {
  public:
   using Fault::Fault;
+  void begin(Context&, uint64_t) override { witnessed_.clear(); }
   bool reaches_peers() const override { return true; }
   bool holds(const Context& context, const QueuePair& qp) const override { return hits(context, qp); }
 
@@ -126,8 +127,8 @@ class Throttle : public Fault {
     return end > now ? end : kAskAgain;
   }
 
-  std::unordered_map<uint64_t, Pace> paces_;  // by serial
-  std::unordered_map<uint64_t, bool> witnessed_;
+  std::unordered_map<uint64_t, Pace> paces_;      // by serial
+  std::unordered_map<uint64_t, bool> witnessed_;  // one record per queue pair and round
 };
 
 }  // namespace

@@ -63,6 +63,21 @@ TEST_F(ThrottleTest, the_port_carries_the_rate_and_no_more) {
   EXPECT_GT(best, 200 * 1.25) << "healed";
 }
 
+// Rounds are told apart by their records.
+TEST_F(ThrottleTest, each_round_is_recorded) {
+  start();
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: throttle, rate: 200 Mbit/s, at: now, for: 50 ms, repeat: 3, every: 100 "
+          "ms}");
+  uint64_t wr = 0;
+  ASSERT_TRUE(eventually([&] {
+    a->must("post 0 write " + std::to_string(wr++) + " 8 0");
+    return a->poll(0, 1, 10000).size() == 1 && board.state(id).phase == FaultState::Phase::kHealed;
+  }));
+  EXPECT_EQ(board.state(id).rounds, 3u);
+  EXPECT_EQ(count(id, Effect::kWrWithheld), 3u);
+}
+
 TEST_F(ThrottleTest, of_two_on_one_port_the_smaller_rate_holds) {
   const uint32_t slow = arm("{target: node0/nic0, kind: throttle, rate: 60 Mbit/s, at: now}");
   start(18, 7);
