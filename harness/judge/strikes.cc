@@ -27,9 +27,41 @@ bool begins_strike(Effect effect) {
     case Effect::kWcShown:
     case Effect::kPutBack:
       return false;
-    default:
+    case Effect::kQpToErr:
+    case Effect::kQpConnectedDead:
+    case Effect::kPortErrDelivered:
+    case Effect::kQpFatalDelivered:
+    case Effect::kWcWithheld:
+    case Effect::kWcRewritten:
+    case Effect::kWrWithheld:
+    case Effect::kWrSeen:
+    case Effect::kWcDropped:
+    case Effect::kWrSpoiled:
+    case Effect::kReordered:
+    case Effect::kPostRefused:
+    case Effect::kPollRefused:
+    case Effect::kRegistrationRefused:
+    case Effect::kModifyRefused:
+    case Effect::kCreateRefused:
+    case Effect::kEventDelivered:
+    case Effect::kLinkDown:
+    case Effect::kFrozen:
+    case Effect::kGidHidden:
+    case Effect::kCqDead:
+    case Effect::kDatagramLost:
+    case Effect::kDeviceGone:
+    case Effect::kCommandRefused:
+    case Effect::kCommandIgnored:
+    case Effect::kDescriptorEnded:
+    case Effect::kChannelEnded:
+    case Effect::kKernelLinkDown:
+    case Effect::kQdiscSet:
+    case Effect::kFlowRuleSet:
+    case Effect::kPciDeviceGone:
+    case Effect::kCommandChecked:
       return true;
   }
+  return true;  // a number that this version does not know
 }
 
 std::vector<const Witness*> witnesses_of(const JobRecord& job, uint32_t board_id) {
