@@ -150,19 +150,12 @@ def markdown(table):
     lines, ratios = [], beside_ib(table)
     for (count, transport), rows in sorted(groups(table, "cost", lambda r: (r["bytes"], r["transport"])).items(), key=lambda i: (i[0][0], list(TRANSPORTS).index(i[0][1]))):
         beside = 1.0 if transport == "ib" else statistics.median(ratios[(transport, count)]) if (transport, count) in ratios else None
-        lines.append([size(count), TRANSPORTS[transport][0], cell(median(rows, "before_ms"), 3), cell(beside, 3), cell(median(rows, "busbw"), 2),
+        lines.append([inputs.size(count), TRANSPORTS[transport][0], cell(median(rows, "before_ms"), 3), cell(beside, 3), cell(median(rows, "busbw"), 2),
                       cell(median(rows, "cpu_s"), 2)])
     add("Without a fault", ["bytes", "transport", "operation, ms", "beside NCCL's IB transport", "busbw, GB/s", "CPU, s"], lines)
     gpus = sorted({gpu for host in table["hosts"] for gpu in (host["gpus"] if isinstance(host["gpus"], list) else [])})
     text.append(f"Evidence: {table['evidence']} (NICs are virtual; {', '.join(gpus) or 'GPUs'} and NCCL are real). Medians over seeds; times are of whole operations.")
     return "\n".join(text) + "\n"
-
-
-def size(value, _=None):
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if value >= unit:
-            return f"{value / unit:g} {name}"
-    return f"{value:g} B"
 
 
 def legend(figure, transports, ended=False):
@@ -257,7 +250,7 @@ def draw_cost(table):
         sizes = sorted({count for _, count in ratios if (count <= 64 * 1024) == (axes is left)})
         axes.xaxis.set_major_locator(style.ticker.FixedLocator([count for count in sizes if not any(count < other < 4 * count for other in sizes)]))
         axes.xaxis.set_minor_locator(style.ticker.NullLocator())
-        axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(size))
+        axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(inputs.size))
         axes.set_xlabel("bytes of an AllReduce")
         axes.set_title(title, loc="right", fontsize=7.5)
     left.set_ylabel("time / that of NCCL's IB")
