@@ -8,18 +8,12 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/resources.h"
+#include "harness/launch/process.h"
 
 namespace r2bench {
 namespace {
 
 constexpr const char* kModes[] = {"baseline", "migrate", "balance", "allreduce"};  // by R2CC_MODE's numbers
-
-/// One word for a shell, whatever it holds.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
 
 }  // namespace
 
@@ -29,7 +23,7 @@ int env_command(const std::string& mode, const Console& console) {
       std::filesystem::weakly_canonical(program_prefix() / "lib" / "libnccl-net-r2ccl.so").string();
   if (::access(plugin.c_str(), R_OK) != 0)
     throw UsageError("the plugin is missing: there is no " + plugin + "; build the target nccl-net-r2ccl");
-  console.out << "export NCCL_NET_PLUGIN=" << quoted(plugin) << "\n"
+  console.out << "export NCCL_NET_PLUGIN=" << shell_quoted(plugin) << "\n"
               << "export NCCL_NET=R2CCL\n"
               << "export R2CC_MODE=" << number << "\n"
               << (mode == "allreduce" ? "export NCCL_COLLNET_ENABLE=1\n" : "unset NCCL_COLLNET_ENABLE\n");

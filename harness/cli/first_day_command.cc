@@ -12,6 +12,7 @@
 #include "harness/cli/first_day_steps.h"
 #include "harness/cli/resources.h"
 #include "harness/cluster/preflight.h"
+#include "harness/launch/process.h"
 #include "harness/real/shell.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"
@@ -60,12 +61,6 @@ class Record {
 
 bool is_over(const std::string& state) {
   return state == "done" || state == "skipped" || state == "left out";
-}
-
-std::string shell_quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 /// Ports of this machine that a run takes; the other hosts have as many.

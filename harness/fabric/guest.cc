@@ -68,12 +68,6 @@ File memory_file(const char* name) {
   return File(fd);
 }
 
-std::string shell_quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 /// The last lines that say something, for a message.
 std::string last_lines(const std::string& text, size_t count) {
   std::vector<std::string> lines;

@@ -47,6 +47,21 @@ bool eventually(Condition condition) {
   return false;
 }
 
+TEST(ShellQuoted, is_one_word_for_sh_whatever_characters_it_has) {
+  EXPECT_EQ(shell_quoted(""), "''");
+  const std::string word = "a'b \"$HOME\" `c` \\ ; *\n'd'";
+  const std::string path = temporary_path("quoted");
+  const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+  {
+    Process process(shell("printf '%s|' " + shell_quoted(word) + " end", fd));
+    ASSERT_TRUE(eventually([&] { return process.ended().has_value(); }));
+    EXPECT_EQ(WEXITSTATUS(*process.ended()), 0);
+  }
+  close(fd);
+  EXPECT_EQ(content(path), word + "|end|");
+  unlink(path.c_str());
+}
+
 TEST(Process, tells_exit_codes_and_captures_output) {
   const std::string path = temporary_path("out");
   {

@@ -60,6 +60,12 @@ namespace {
 
 }  // namespace
 
+std::string shell_quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 Process::Process(const ProcessSpec& spec) {
   static_assert(kFirstInherited + kMostInherited <= 10);  // become() keeps its own from 10 on
   if (spec.inherited.size() > kMostInherited)

@@ -13,6 +13,9 @@
 
 namespace r2bench {
 
+/// `word` in single quotes: one word of a command line of /bin/sh, whatever characters it has.
+std::string shell_quoted(const std::string& word);
+
 struct ProcessSpec {
   std::string program;  ///< a path
   std::vector<std::string> arguments;
