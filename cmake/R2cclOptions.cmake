@@ -38,7 +38,7 @@ if(R2CCL_CHECK_OWNERSHIP)
   add_compile_definitions(R2CCL_CHECK_OWNERSHIP)
 endif()
 if(R2CCL_SANITIZE)
-  # A report names functions and lines. With all debug information gcc takes several times as long for the largest files.
+  # A report names functions and lines. With all debug information gcc takes nearly twice as long for the largest files.
   add_compile_options(-fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})
 else()
