@@ -10,16 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "faultinject/plan/joined.h"
 #include "faultinject/plan/plan.h"
 #include "faultinject/plan/units.h"
 
 namespace faultinject {
-
-inline std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
 
 struct Place {
   const std::string& file;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include "faultinject/plan/joined.h"
 #include "harness/cli/compare_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
@@ -33,12 +34,6 @@ std::vector<Scenario> load_all(const GateArguments& arguments, const LoadOptions
       scenarios.push_back(std::move(scenario));
     }
   return scenarios;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return all;
 }
 
 /// The same scenarios with what the reference has otherwise; none where there is no reference.
@@ -220,7 +215,7 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
     add_missing(baseline, now, comparison);
   } else {
     const SampleSet reference =
-        measurement.reference("reference by turns (" + joined(arguments.reference) + ")");
+        measurement.reference("reference by turns (" + faultinject::joined(arguments.reference) + ")");
     comparison = compare_by_turns(reference, now, baseline, arguments.thresholds);
     add_drift(baseline, now, arguments.thresholds, comparison);
   }

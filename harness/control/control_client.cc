@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/control/control_client.h"
 
+#include "faultinject/plan/joined.h"
+
 namespace r2bench {
+
+using faultinject::joined;
+
 namespace {
 
 constexpr auto kAnswerBound = std::chrono::seconds(10);
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
 
 }  // namespace
 

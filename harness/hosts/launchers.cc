@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "faultinject/plan/joined.h"
 #include "harness/hosts/cluster.h"
 #include "harness/hosts/host_agent.h"
 
@@ -16,12 +17,6 @@ namespace r2bench {
 namespace {
 
 constexpr std::chrono::milliseconds kFindRunner{60'000};
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
 
 /// Of a variable that counts from 0. Throws FabricError when it is set to something else.
 std::optional<int> number_in(const char* variable) {
@@ -76,14 +71,15 @@ std::vector<std::string> launcher_command(const ClusterOptions& options) {
       command = {in_path("mpirun"),   "--map-by", "ppr:1:node",   "--bind-to", "none", "-x",
                  kRendezvousVariable, "-x",       kSecretVariable};
       if (geteuid() == 0) command.insert(command.begin() + 1, "--allow-run-as-root");
-      if (!options.hosts.empty()) command.insert(command.end(), {"--host", joined(options.hosts)});
+      if (!options.hosts.empty())
+        command.insert(command.end(), {"--host", faultinject::joined(options.hosts, ",")});
       break;
     case Launcher::kSlurm:
       command = {in_path("srun"),   "--ntasks-per-node=1", "--kill-on-bad-exit=1",
                  "--cpu-bind=none", "--export=ALL",        "--overlap"};
       if (!options.hosts.empty())
         command.insert(command.end(), {"--nodes=" + std::to_string(options.hosts.size()),
-                                       "--nodelist=" + joined(options.hosts)});
+                                       "--nodelist=" + faultinject::joined(options.hosts, ",")});
       break;
     case Launcher::kLocal:
     case Launcher::kEnv:
