@@ -58,27 +58,33 @@ class Sender {
   std::deque<size_t> open_;
 };
 
+/// Four NICs that are kept busy.
+struct FullWindow : testing::Test {
+  SendWindow window{kLeast};
+  Sender sender{window, 4};
+  /// One message has met an empty queue; the others queue for twice as long.
+  void settle() {
+    sender.drain(kLeast - kMessage, Duration(0.001));
+    sender.busy_rounds(Duration(0.002), 2);
+    ASSERT_EQ(window.bytes(), kLeast);
+  }
+};
+
 // A stream that never pauses: what is fastest of late has queued like all others, and does not count.
-TEST(SendWindow, stays_where_the_nics_are_busy_and_messages_queue) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
+TEST_F(FullWindow, stays_where_the_nics_are_busy_and_messages_queue) {
   sender.drain(kLeast - kMessage, Duration(0.001));
   sender.busy_rounds(Duration(0.002), 1000);
   EXPECT_EQ(window.bytes(), kLeast);
 }
 
 // Nothing waits in a queue: what is under way is latency, and more of it can be.
-TEST(SendWindow, grows_while_messages_take_no_longer_than_the_fastest) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
+TEST_F(FullWindow, grows_while_messages_take_no_longer_than_the_fastest) {
   sender.drain(kLeast - kMessage, Duration(0.004));
   sender.busy_rounds(Duration(0.005), 20);
   EXPECT_GE(window.bytes(), 4 * kLeast);
 }
 
-TEST(SendWindow, comes_back_when_messages_queue) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
+TEST_F(FullWindow, comes_back_when_messages_queue) {
   sender.drain(kLeast - kMessage, Duration(0.004));
   sender.busy_rounds(Duration(0.005), 20);
   ASSERT_GE(window.bytes(), 4 * kLeast);
@@ -88,41 +94,28 @@ TEST(SendWindow, comes_back_when_messages_queue) {
 
 // A thread that runs seldom finds much done and a NIC nearly idle: growth, however long messages seem to
 // take.
-TEST(SendWindow, grows_when_a_nic_ran_low_before_this_thread_ran_again) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
-  sender.drain(kLeast - kMessage, Duration(0.001));
-  sender.busy_rounds(Duration(0.002), 2);
-  ASSERT_EQ(window.bytes(), kLeast);
+TEST_F(FullWindow, grows_when_a_nic_ran_low_before_this_thread_ran_again) {
+  settle();
   sender.drain_rail(3, 12 * kMessage, Duration(0.02));  // of four, one is empty; the others have all they had
   EXPECT_EQ(window.bytes(), kLeast + kLeast / 4);
 }
 
-TEST(SendWindow, stays_when_much_is_done_and_every_nic_has_its_share_of_the_rest) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
-  sender.drain(kLeast - kMessage, Duration(0.001));
-  sender.busy_rounds(Duration(0.002), 2);
+TEST_F(FullWindow, stays_when_much_is_done_and_every_nic_has_its_share_of_the_rest) {
+  settle();
   sender.drain(10 * kMessage, Duration(0.002));
   EXPECT_EQ(window.bytes(), kLeast);
 }
 
 // One NIC is faster than the others, or gets less: it has little left at any size of the window.
-TEST(SendWindow, stays_when_a_nic_is_low_while_the_window_is_full) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
-  sender.drain(kLeast - kMessage, Duration(0.001));
-  sender.busy_rounds(Duration(0.002), 2);
+TEST_F(FullWindow, stays_when_a_nic_is_low_while_the_window_is_full) {
+  settle();
   for (int i = 0; i < 500; ++i) sender.drain_rail(3, 13 * kMessage, Duration(0.002));
   EXPECT_EQ(window.bytes(), kLeast);
 }
 
 // What a NIC that is lost has under way (nothing) says nothing of the window.
-TEST(SendWindow, a_nic_that_is_no_longer_used_is_not_low) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
-  sender.drain(kLeast - kMessage, Duration(0.001));
-  sender.busy_rounds(Duration(0.002), 2);
+TEST_F(FullWindow, a_nic_that_is_no_longer_used_is_not_low) {
+  settle();
   sender.use(3);
   sender.busy_rounds(Duration(0.002), 4);
   ASSERT_EQ(window.bytes(), kLeast);
@@ -131,9 +124,7 @@ TEST(SendWindow, a_nic_that_is_no_longer_used_is_not_low) {
 }
 
 // After pauses the latency of then counts: where it has grown, the window may.
-TEST(SendWindow, a_pause_tells_anew_how_fast_messages_are) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
+TEST_F(FullWindow, a_pause_tells_anew_how_fast_messages_are) {
   sender.drain(kLeast - kMessage, Duration(0.0001));
   sender.busy_rounds(Duration(0.002), 20);
   ASSERT_EQ(window.bytes(), kLeast);
@@ -144,9 +135,7 @@ TEST(SendWindow, a_pause_tells_anew_how_fast_messages_are) {
   EXPECT_GE(window.bytes(), 4 * kLeast);
 }
 
-TEST(SendWindow, forgets_what_it_has_learned_when_it_is_set) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
+TEST_F(FullWindow, forgets_what_it_has_learned_when_it_is_set) {
   sender.drain(kLeast - kMessage, Duration(0.0001));
   window.set_least(2 * kLeast);
   EXPECT_EQ(window.bytes(), 2 * kLeast);
@@ -156,9 +145,7 @@ TEST(SendWindow, forgets_what_it_has_learned_when_it_is_set) {
 }
 
 // Small pieces at the end of a chunk are soon done, and say nothing of the others.
-TEST(SendWindow, small_messages_are_not_the_fastest) {
-  SendWindow window(kLeast);
-  Sender sender(window, 4);
+TEST_F(FullWindow, small_messages_are_not_the_fastest) {
   sender.drain(kLeast - kMessage, Duration(0.004));
   for (int i = 0; i < 20; ++i) {
     window.posted(0, kMessage / 4);
