@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
