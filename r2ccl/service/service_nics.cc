@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this process's NICs say of themselves, or fail to do, and which channels have to know.
+#include <sys/epoll.h>
+
 #include <memory>
 
 #include "r2ccl/base/clock.h"
