@@ -151,8 +151,11 @@ def mode3_median(results, case, step, measured="nccl_mode3"):
 
 # What, the cases' name, the step, the set.
 MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_striped"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_gpus"),
-         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("two of four lost", "half", "after", "nccl_mode3_gpus"),
+         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("the same, measured again", "lost", "after", "nccl_mode3_degraded"),
+         ("two of four lost", "half", "after", "nccl_mode3_gpus"),
          ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_gpus"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_gpus"),
+         ("two nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_degraded"),
+         ("the same, one after the other", "second_loss", "after", "nccl_mode3_degraded"),
          ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
 
 
@@ -355,6 +358,7 @@ def head_to_head_upstream(results):
     return markdown(["fault", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
 
 
+LATER_GPU_SETS = ("nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_removed", "nccl_protocols_again")  # than nccl_protocols
 ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down, in place", "group": "nccl_port_down, four calls a group",
            "blackhole": "nccl_blackhole", "qp_error": "nccl_qp_error"}
 
@@ -362,7 +366,7 @@ ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down
 def gpu_scenarios(results):
     """The scenarios of GPUs whose cells differ only in what a matrix varies: one line for each scenario and mode."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_protocols", "nccl_gpu_direct", "nccl_more", "nccl_collectives", "nccl_removed"):
+    for row in rows_of(results, "runs", "nccl_protocols", *LATER_GPU_SETS):
         name = row["run"].split("-")[0]
         found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), WRITERS.get(row["mode"], mode(row["mode"]))), []).append(row)
     lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
@@ -374,6 +378,18 @@ def fault_times(results, *sets):
     rows = rows_of(results, "faults", *sets)
     known = [sum(row[column] != "" for column in ("migrate_ms", "recover_ms")) for row in rows if row["sampled"] == "1"]
     return {"all": len(rows), "sampled": len(known), "both": known.count(2), "neither": known.count(0)}
+
+
+def gpu_protocol_times(results):
+    """How long the plugin under NCCL takes to recover, by fault and protocol."""
+    found = {}
+    for row in rows_of(results, "faults", "nccl_protocols_again"):
+        found.setdefault((row["kind"], row["run"].rsplit("-", 1)[1], mode(row["mode"])), []).append(row)
+    lines = []
+    for (kind, protocol, which), rows in sorted(found.items()):
+        detect, recover = (sorted(float(row[column]) for row in rows if row[column]) for column in ("detect_ms", "recover_ms"))
+        lines.append([f"`{kind}`", protocol, which, f"{len(recover)} of {len(rows)}", short(statistics.median(detect)), *(short(of(recover)) for of in (min, statistics.median, max))])
+    return markdown(["fault", "protocol", "mode", "recovered", "detected after (ms, median)", "recovered after: least", "median", "most"], lines)
 
 
 def gpu_removed(results):
@@ -558,7 +574,7 @@ BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-versions": mode3_versions, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
@@ -567,7 +583,6 @@ BLOCKS = {
     "degraded": lambda results: runs(results, "gray", "numa_far"),
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
-LATER_GPU_SETS = ("nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_removed")  # than nccl_protocols
 NUMBERS = {
     "gpu.protocols-faults": lambda results: str(fault_times(results, "nccl_protocols")["all"]),
     "gpu.protocols-sampled": lambda results: str(fault_times(results, "nccl_protocols")["sampled"]),
