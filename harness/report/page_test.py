@@ -64,6 +64,7 @@ class Page(unittest.TestCase):
         result["expectations"][0].update(ok=False, got=EVIL)
         result["expectations"][1].update(ok=None)
         result["runs"][1]["metrics"]["throughput"]["held_up"] = EVIL
+        result["runs"][1]["metrics"]["faults"]["dropped"] = {EVIL: 2}
         with open(os.path.join(evil, "result.json"), "w", encoding="utf-8") as file:
             json.dump(result, file)
         with open(os.path.join(evil, "events.jsonl"), encoding="utf-8") as file:
@@ -208,9 +209,13 @@ class Page(unittest.TestCase):
         self.assertEqual(self.all("#recovery .note"), [])
         self.open("evil")
         run = load(RUN)["runs"][1]
-        self.assertEqual([note.text for note in self.all("#recovery .note")], [f"* {run['mode']}: {EVIL}."])
+        self.assertEqual(self.all("#recovery .note")[0].text, f"* {run['mode']}: {EVIL}.")
         plain, marked = ([cell.text for cell in row.find_elements(By.TAG_NAME, "td")[2:4]] for row in self.all("#recovery tbody tr")[:2])
         self.assertEqual([[text.endswith("*") for text in cells] for cells in (plain, marked)], [[False, False], [True, True]])
+
+    def test_faults_that_were_not_measured_are_said_with_their_reason(self):
+        self.open("evil")
+        self.assertEqual([note.text for note in self.all("#recovery .note")][1:], [f"{load(RUN)['runs'][1]['mode']}: 2 not measured: {EVIL}."])
 
     def test_everything_is_reached_by_keys(self):
         self.open("one")

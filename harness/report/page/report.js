@@ -117,6 +117,9 @@ function recovery(article, { result }) {
   article.append(table(["mode", "outcome", "#Gbit/s before", "#retained", "#limit", "#measured", "#detect p50 ms", "#migrate p50", "#recover p50", "#max", "#floor", "#blackout max", "#wrong"], rows));
   for (const { mode, metrics } of result.runs)
     if (metrics.throughput.held_up) article.append(node("p", { class: "note" }, `* ${mode}: ${metrics.throughput.held_up}.`));
+  for (const { mode, metrics } of result.runs)
+    for (const [why, count] of Object.entries(metrics.faults.dropped || {}))
+      article.append(node("p", { class: "note" }, `${mode}: ${count} not measured: ${why}.`));
   if (faults.length === 0) return;
   const shown = faults.slice(0, 60), height = 22 + shown.length * 15 + 24, width = 760, left = 250, longest = Math.max(...shown.map((f) => f.recover_ms));
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "recovery", "aria-label": "Recovery of each fault, split into detect, migrate and ramp" });
