@@ -387,6 +387,7 @@ def read_arguments():
     if set(arguments.also) - set(ALSO):
         print("--also: " + ", ".join(sorted(set(arguments.also) - set(ALSO))) + " is none of " + ", ".join(ALSO), file=sys.stderr)
         return None
+    os.makedirs(arguments.keep, exist_ok=True)
     arguments.slower = arguments.slower or (16 if arguments.fabric == "rxe" else 1)
     arguments.seed = int(time.time()) if arguments.seed is None else arguments.seed
     return arguments
