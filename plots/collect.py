@@ -110,7 +110,7 @@ def rows_of_result(result, name):
             "repeats": result["repeats"], "seed": result["seed"], "exact": metrics["correctness"]["exact"], "checked": metrics["correctness"]["checked_elements"],
             "busbw_p25_gbytes": low, "busbw_p50_gbytes": median, "busbw_p75_gbytes": high, "before_gbps": rate["before_gbps"],
             "before_limited_by": before_limited_by(rate), "retained": rate["retained"],
-            "limit": rate["limit"], "planned": metrics["faults"]["planned"], "sampled": metrics["faults"].get("sampled"),
+            "limit": rate["limit"], "restored": metrics.get("restored", {}).get("ratio"), "planned": metrics["faults"]["planned"], "sampled": metrics["faults"].get("sampled"),
             "unrecovered": metrics["faults"].get("unrecovered"), "nics_lost": nics_lost(result, run), "detect_p50_ms": recovery["detect_ms"]["p50"],
             "detect_max_ms": recovery["detect_ms"]["max"], "recover_p50_ms": recovery["recover_ms"]["p50"], "recover_max_ms": recovery["recover_ms"]["max"],
             "blackout_max_ms": recovery["blackout_ms"]["max"], "floor_ms": recovery["floor_ms"], "wakeup_p99_ms": recovery["wakeup_p99_ms"],
