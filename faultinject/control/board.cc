@@ -267,6 +267,7 @@ bool claim(Board& board, uint64_t key) {
     if (holder == 0 && board.claims[at].compare_exchange_strong(holder, key)) return true;
     if (holder == key) return false;
   }
+  board.claims_lost.fetch_add(1);
   return false;
 }
 

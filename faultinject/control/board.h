@@ -12,7 +12,7 @@
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 5;
+constexpr uint32_t kBoardVersion = 6;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -182,6 +182,7 @@ struct Board {
   std::atomic<uint32_t> fault_count;
   std::atomic<uint32_t> address_count;
   std::atomic<uint64_t> witness_count;  // claimed; those beyond kMaxWitnesses are lost
+  std::atomic<uint64_t> claims_lost;    // that found `claims` full: what they were for was not done
   NodeEntry nodes[kMaxNodes];
   ProcessEntry processes[kMaxProcesses];
   FaultEntry faults[kMaxFaults];
@@ -245,7 +246,7 @@ void note_first_op(Board& board, uint64_t now);
 // woken.
 void took_effect(FaultEntry& fault, uint64_t time_ns);
 
-// True for exactly one caller per key. claimed(): has anybody called?
+// True for exactly one caller per key, for kMaxClaims keys; then for none, and it counts. claimed(): has anybody called?
 bool claim(Board& board, uint64_t key);
 bool claimed(const Board& board, uint64_t key);
 

@@ -338,7 +338,7 @@ std::vector<Witness> BoardHost::witnesses(uint32_t id) const {
 
 uint64_t BoardHost::witnesses_lost() const {
   const uint64_t count = impl_->board->witness_count.load();
-  return count > kMaxWitnesses ? count - kMaxWitnesses : 0;
+  return (count > kMaxWitnesses ? count - kMaxWitnesses : 0) + impl_->board->claims_lost.load();
 }
 
 void BoardHost::report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect) {

@@ -396,6 +396,16 @@ TEST_F(BoardTest, a_claim_is_given_once_whoever_asks) {
   EXPECT_EQ(given.load(), 500);
 }
 
+// Strikes that are not made are no secret.
+TEST_F(BoardTest, a_claim_that_finds_the_table_full_is_counted) {
+  for (uint64_t key = 1; key <= kMaxClaims; key++) ASSERT_TRUE(claim(*board, key)) << key;
+  EXPECT_FALSE(claim(*board, 1));
+  EXPECT_EQ(host.witnesses_lost(), 0u);
+  EXPECT_FALSE(claim(*board, kMaxClaims + 1));
+  EXPECT_FALSE(claim(*board, kMaxClaims + 2));
+  EXPECT_EQ(host.witnesses_lost(), 2u);
+}
+
 TEST_F(BoardTest, addresses_are_found_by_gid_and_by_lid) {
   uint8_t gid[16] = {0xfe, 0x80, 1}, other[16] = {0xfe, 0x80, 2}, none[16] = {};
   add_address(*board, {1, 1}, 1, 0, gid);

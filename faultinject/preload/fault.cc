@@ -53,9 +53,9 @@ bool claim_nic(Context& context, const Fault& fault) {
 }
 
 bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic) {
-  // 16 bits each for fault, round, node and NIC: more rounds than that share their claims.
-  return claim(context.board(), uint64_t(fault.id() & 0xffff) << 48 | uint64_t(fault.round & 0xffff) << 32 |
-                                    uint64_t(node) << 16 | nic);
+  static_assert(kMaxFaults <= 0xffff && kMostRounds <= 0xffff && kMaxNodes <= 0xffff && kMaxNics <= 0xffff);
+  return claim(context.board(),
+               uint64_t(fault.id()) << 48 | uint64_t(fault.round) << 32 | uint64_t(node) << 16 | nic);
 }
 
 std::unique_ptr<Fault> make_fault(FaultEntry& entry) {

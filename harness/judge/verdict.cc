@@ -190,8 +190,8 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<s
   if (mode.witnesses_lost > 0) {
     doubts.push_back(
         mode.mode + ": " + std::to_string(mode.witnesses_lost) +
-        " effects of faults were not recorded because the injector's log was full; strikes may be "
-        "missing");
+        " effects of faults were not recorded, or not made, because a table of the injector was full; "
+        "strikes may be missing");
   }
   if (mode.rounds_seen < mode.rounds_fired) {
     doubts.push_back(mode.mode + ": of " + std::to_string(mode.rounds_fired) +
