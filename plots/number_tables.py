@@ -151,11 +151,11 @@ def mode3_median(results, case, step, measured="nccl_mode3"):
 
 # What, the cases' name, the step, the set.
 MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_striped"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_gpus"),
-         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("the same, measured again", "lost", "after", "nccl_mode3_degraded"),
+         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("one of four lost, current send window", "lost", "after", "nccl_mode3_degraded"),
          ("two of four lost", "half", "after", "nccl_mode3_gpus"),
          ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_gpus"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_gpus"),
-         ("two nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_degraded"),
-         ("the same, one after the other", "second_loss", "after", "nccl_mode3_degraded"),
+         ("two degraded nodes, one of four lost at each, current send window", "two_degraded", "after", "nccl_mode3_degraded"),
+         ("two degraded nodes, one after the other, current send window", "second_loss", "after", "nccl_mode3_degraded"),
          ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
 
 
@@ -387,9 +387,10 @@ def gpu_protocol_times(results):
         found.setdefault((row["kind"], row["run"].rsplit("-", 1)[1], mode(row["mode"])), []).append(row)
     lines = []
     for (kind, protocol, which), rows in sorted(found.items()):
-        detect, recover = (sorted(float(row[column]) for row in rows if row[column]) for column in ("detect_ms", "recover_ms"))
-        lines.append([f"`{kind}`", protocol, which, f"{len(recover)} of {len(rows)}", short(statistics.median(detect)), *(short(of(recover)) for of in (min, statistics.median, max))])
-    return markdown(["fault", "protocol", "mode", "recovered", "detected after (ms, median)", "recovered after: least", "median", "most"], lines)
+        sampled = [row for row in rows if row["sampled"] == "1"]
+        detect, recover = ([float(row[column]) for row in sampled if row[column]] for column in ("detect_ms", "recover_ms"))
+        lines.append([f"`{kind}`", protocol, which, len(rows), len(sampled), len(recover), short(statistics.median(detect)), *(short(of(recover)) for of in (min, statistics.median, max))])
+    return markdown(["fault", "protocol", "mode", "faults", "sampled", "recovered", "detected after (ms, median)", "recovered after: least", "median", "most"], lines)
 
 
 def gpu_removed(results):

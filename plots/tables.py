@@ -13,13 +13,15 @@ COLUMNS = {
     # Where a set comes from. `fabric`: vhca, rxe, verbs, or none.
     "provenance": ["set", "tables", "evidence", "fabric", "date", "commit", "cores", "machine", "command", "note"],
     # One mode of one run of r2bench. `before_limited_by` of a run whose fault struck a NIC: `ports`, or `other` where the CPU or a GPU did, or a NIC
-    # was soon used again: `retained` then says nothing of the NICs left. `restored`: rate once the NICs were back, of that before.
+    # was soon used again: `retained` then says nothing of the NICs left. `restored`: rate once the NICs were back, of that before
+    # (sets until 2026-11-26 lack it).
     "runs": ["set", "run", "mode", "schema", "verdict", "outcome", "error_ms", "nodes", "ranks_per_node", "nics", "nic_gbps", "op", "bytes", "iters", "channels",
              "repeats", "seed", "exact", "checked", "busbw_p25_gbytes", "busbw_p50_gbytes", "busbw_p75_gbytes", "before_gbps", "before_limited_by", "retained", "limit", "restored", "planned",
              "sampled", "unrecovered", "nics_lost", "detect_p50_ms", "detect_max_ms", "recover_p50_ms", "recover_max_ms", "blackout_max_ms", "floor_ms",
              "wakeup_p99_ms", "migrations", "against", "pairs", "time_loss_pct", "time_loss_upper95_pct", "busbw_loss_pct", "busbw_loss_upper95_pct",
              "cpu_loss_pct", "cpu_loss_upper95_pct"],
-    # One fault that took effect in such a run; `sampled`: there was traffic for it to strike; else `why_not_sampled` has the reason.
+    # One fault that took effect in such a run; `sampled`: there was traffic for it to strike; else `why_not_sampled` has the reason
+    # (sets until 2026-11-26 lack it).
     "faults": ["set", "run", "mode", "seed", "kind", "target", "sampled", "why_not_sampled", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms"],
     # One cell of r2bench matrix; verdict `empty`: it cannot happen, `why` says the reason.
     "matrix": ["set", "fault", "moment", "op", "end", "verdict", "outcome", "struck", "migrations", "replayed", "checked", "wrong", "error_ms", "why"],

@@ -246,7 +246,8 @@ void note_first_op(Board& board, uint64_t now);
 // woken.
 void took_effect(FaultEntry& fault, uint64_t time_ns);
 
-// True for exactly one caller per key, for kMaxClaims keys; then for none, and it counts. claimed(): has anybody called?
+// True for exactly one caller per key. When kMaxClaims keys are known, false for each new one, and counted in
+// claims_lost. claimed(): has anybody called?
 bool claim(Board& board, uint64_t key);
 bool claimed(const Board& board, uint64_t key);
 

@@ -396,7 +396,6 @@ TEST_F(BoardTest, a_claim_is_given_once_whoever_asks) {
   EXPECT_EQ(given.load(), 500);
 }
 
-// Strikes that are not made are no secret.
 TEST_F(BoardTest, a_claim_that_finds_the_table_full_is_counted) {
   for (uint64_t key = 1; key <= kMaxClaims; key++) ASSERT_TRUE(claim(*board, key)) << key;
   EXPECT_FALSE(claim(*board, 1));

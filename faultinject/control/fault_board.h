@@ -68,7 +68,7 @@ class FaultBoard {
   virtual uint32_t armed() const = 0;  // ids are 1..armed()
 
   // Every record so far, in the order of their time. witnesses_lost(): records that found the log
-  // full, and strikes that were not made because the table of claims was.
+  // full, and strikes that were not made because the table of claims was (one for each process that tried).
   virtual std::vector<Witness> witnesses() const = 0;
   virtual uint64_t witnesses_lost() const = 0;
 };

@@ -15,8 +15,6 @@
 
 namespace faultinject {
 
-inline constexpr uint32_t kMostRounds = 65535;  // of `repeat`: 16 bits tell them apart (preload/fault.cc)
-
 class Fault;
 struct FaultEntry;
 struct FaultSpec;

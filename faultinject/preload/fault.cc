@@ -53,9 +53,9 @@ bool claim_nic(Context& context, const Fault& fault) {
 }
 
 bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic) {
-  static_assert(kMaxFaults <= 0xffff && kMostRounds <= 0xffff && kMaxNodes <= 0xffff && kMaxNics <= 0xffff);
+  static_assert(kMaxFaults < 1 << 16 && kMaxNodes <= 1 << 8 && kMaxNics <= 1 << 8);  // a round has 32 bits
   return claim(context.board(),
-               uint64_t(fault.id()) << 48 | uint64_t(fault.round) << 32 | uint64_t(node) << 16 | nic);
+               uint64_t(fault.id()) << 48 | uint64_t(fault.round) << 16 | uint64_t(node) << 8 | nic);
 }
 
 std::unique_ptr<Fault> make_fault(FaultEntry& entry) {

@@ -73,7 +73,7 @@ void tell(const nlohmann::json& story, size_t limit, std::ostream& out) {
     }
   }
   if (const auto lost = story.at("witnesses_lost").get<uint64_t>(); lost > 0)
-    out << lost << " records found the log full and are lost\n";
+    out << lost << " effects were not recorded, or not made, because a table of the injector was full\n";
 }
 
 }  // namespace r2bench

@@ -46,7 +46,7 @@ TEST(WitnessStory, tells_each_fault_and_what_it_did) {
 TEST(WitnessStory, says_what_was_lost) {
   std::ostringstream out;
   tell({{"witnesses_lost", 3}, {"faults", json::array()}}, 1, out);
-  EXPECT_EQ(out.str(), "3 records found the log full and are lost\n");
+  EXPECT_EQ(out.str(), "3 effects were not recorded, or not made, because a table of the injector was full\n");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct JobRecord {
   uint64_t trace_lost = 0;
   std::vector<Firing> firings;
   std::vector<faultinject::Witness> witnesses;
-  uint64_t witnesses_lost = 0;                     ///< records that found the board's log full
+  uint64_t witnesses_lost = 0;                     ///< FaultBoard::witnesses_lost()
   std::set<uint32_t> added_faults;                 ///< on the board, not the scenario's: `r2bench inject`
   std::vector<LoggedEvent> notes;                  ///< the runner's own
   size_t most_events = 1'000'000;                  ///< that the log keeps

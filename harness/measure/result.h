@@ -269,7 +269,7 @@ struct ModeResult {
   size_t events_left_out = 0;  ///< behind the last one of `events`, for want of room; all are counted above
   std::string incomplete;   ///< why not all planned faults were struck; else empty. Makes a verdict unknown
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
-  uint64_t witnesses_lost = 0;  ///< effects that the injector's full log lacks; > 0 makes a verdict unknown
+  uint64_t witnesses_lost = 0;  ///< FaultBoard::witnesses_lost(); > 0 makes a verdict unknown
   /// Of faults with `repeat`, in a job that ended well: rounds that the injector fired, and those whose
   /// effect is in its records. Fewer seen make a verdict unknown.
   size_t rounds_fired = 0, rounds_seen = 0;

@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       } catch (const PlanError&) {
         refused = true;
       }
-      // A target that matches something can be refused for its peer, or because a range names more than there is.
+      // A target that matches something can be refused for its peer, or because a range names more than there
+      // is.
       const bool range = (fault.target.node + fault.target.nic).find('[') != std::string::npos;
       FUZZ_CHECK(there || refused);
       FUZZ_CHECK(!refused || !there || range || !fault.target.peer_node.empty());

@@ -189,7 +189,7 @@ TEST(ExecutorTime, one_nic_of_four_lost_costs_what_the_bound_says) {
 
 // A window of 8 MiB fills the ports' queues with what is not urgent, and what the ring's lanes wait for stands
 // behind it: 1.12 and 1.16 here with pieces of 4 MiB. With the least window it would be 1.04 and 1.05, but
-// between processes that one costs far more (SendWindow::kSoon).
+// between processes that one costs far more (SendWindow::kSoon). The two cases at 4 nodes tell the windows apart.
 TEST(ExecutorTime, two_degraded_nodes_cost_what_the_bound_says) {
   const auto over_bound = [](size_t p, uint64_t bytes, double rate) {
     Stream stream{.capacities = std::vector<double>(p, 1.0),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much a rank has under way. What has been posted leaves in the NIC's order, not in that of the
-// operations, and what a lane sends next waits behind all of it, so the window is the least that keeps the
-// NICs busy. It grows when it holds messages back although
+// operations, and what a lane sends next waits behind all of it: the window is no larger than what keeps the
+// NICs busy seems to take. It grows when it holds messages back although
 // - much of it is done and a NIC has little left: this thread, which may share its core with others, learned
 //   late of what was done. (A NIC with little left while the window stays full is only slower or more loaded
 //   than others, which no window mends.) Or
@@ -28,9 +28,9 @@ class SendWindow {
   static constexpr size_t kMost = 8 << 20;  ///< or what it begins with, if that is more
 
   /// Ranks that send to the same degraded node wait for its port. Small windows are then full of messages for
-  /// that node, and what a rank has for others stays behind although its own NICs are idle: between processes at
-  /// 0.8 to 1 GB/s a node, AllReduces took 1.4 to 2.4 times as long without this rule. Windows in which messages
-  /// take 8 ms were no better than these; on simulated ports larger ones are worse (executor_time_test).
+  /// that node, and what a rank has for others stays behind although its own NICs are idle: between processes
+  /// at 0.8 to 1 GB/s a node, AllReduces took 1.2 to 2.4 times as long without this rule. Windows in which
+  /// messages take 8 ms were no better; on simulated ports larger ones are worse (executor_time_test).
   static constexpr Duration kSoon{4e-3};
 
   explicit SendWindow(size_t least) { set_least(least); }
