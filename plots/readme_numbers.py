@@ -40,9 +40,10 @@ MEASURED = re.compile(rf"(?<![\w.,/^-])(?:\d+(?:\.\d+)?(?:(?:\s+(?:to|and|…)\s
                       rf"|{IN_WORDS}\s+(?:milli)?(?:seconds?|minutes?|hours?)\b(?!\s+(?:NIC|GPU|loss|fault)))")
 VERSION = re.compile(r"\b(?:Apache\s+License|NCCL|Linux|Ubuntu|Debian|perftest|[Vv]ersion)\s+\d+(?:\.\d+)*(?:(?:,|\s+to|\s+and)\s+\d+(?:\.\d+)+)*")
 CODE = [re.compile(r"```.*?```", re.DOTALL), re.compile(r"(?:\A|(?<=\n\n))(?:    .*(?:\n|\Z))+"), re.compile(r"`[^`]*`"), re.compile(r"\]\([^)]*\)")]
-ONLY_MARKED = ["README.md", "faultinject/README.md", "faultinject/faults/README.md", "harness/judge/README.md", "harness/launch/README.md", "harness/matrix/README.md",
-               "harness/measure/README.md", "harness/run/README.md", "harness/scenario/README.md", "harness/sim/README.md", "harness/vhca/HOW_IT_WORKS.md",
-               "harness/vhca/README.md", "harness/workload/cpu/README.md", "plots/README.md", "r2ccl/collective/host/README.md", "results/README.md"]
+ONLY_MARKED = ["README.md", "faultinject/README.md", "faultinject/faults/README.md", "harness/judge/README.md", "harness/launch/README.md",
+               "harness/matrix/README.md", "harness/measure/README.md", "harness/run/README.md", "harness/scenario/README.md", "harness/sim/README.md",
+               "harness/vhca/HOW_IT_WORKS.md", "harness/vhca/README.md", "harness/workload/cpu/README.md", "plots/README.md", "r2ccl/A_MESSAGE.md", "r2ccl/README.md",
+               "r2ccl/collective/host/README.md", "results/README.md"]
 STATED = os.path.join("plots", "stated_numbers.csv")
 KINDS = ["setting", "bound", "definition"]
 
