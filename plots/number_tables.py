@@ -617,6 +617,8 @@ NUMBERS = {
     "h2h.two-gpus-64MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 64 << 20, "r2ccl_migrate"))),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
+    "mode3.two-degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["retained"]),
+    "mode3.two-degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),
     "mode3.most": lambda results: mode3_to_bound(results, max),
 }
