@@ -30,7 +30,8 @@ import inputs
 import number_tables
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-METRICS = re.compile(r"<!-- metrics:.*?<!-- /metrics -->", re.DOTALL)  # which verdict_test writes
+# What others write, and check: verdict_test, bounds_table.py, put_back.py.
+WRITTEN = re.compile(r"<!-- metrics:.*?<!-- /metrics -->|<!-- (?:bounds|objects|put back) -->\n.*?<!-- end -->", re.DOTALL)
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 INLINE = re.compile(r"[^\s<>|(]*<!--n:([\w.-]+)-->")
 UNIT = r"(?:ns|us|µs|ms|s|seconds?|minutes?|hours?|[kMG]?bit/s|[kMG]?B/s|[KMG]i?B|B|bytes|%)"
@@ -44,7 +45,7 @@ ONLY_MARKED = ["README.md", "faultinject/README.md", "faultinject/faults/README.
                "harness/matrix/README.md", "harness/measure/README.md", "harness/run/README.md", "harness/scenario/README.md", "harness/sim/README.md",
                "harness/vhca/HOW_IT_WORKS.md", "harness/vhca/README.md", "harness/workload/cpu/README.md", "plots/README.md", "r2ccl/A_MESSAGE.md",
                "r2ccl/HOW_IT_WORKS.md", "r2ccl/KNOWN_GAPS.md", "r2ccl/OPERATING.md", "r2ccl/README.md", "r2ccl/channel/README.md", "r2ccl/collective/host/README.md",
-               "results/README.md"]
+               "r2ccl/protocol/PROTOCOL.md", "results/README.md"]
 STATED = os.path.join("plots", "stated_numbers.csv")
 KINDS = ["setting", "bound", "definition"]
 
@@ -73,7 +74,7 @@ def unmarked(text, stated=()):
     """[(line, number)] of the numbers that stand outside of marks, code and the phrases of 'stated'."""
     for one in stated:  # first, since a phrase may have code in it; not blank, since an indented line is code
         text = phrase(one).sub(lambda match: re.sub(r"[^\n]", "·", match.group(0)), text)
-    for pattern in (*CODE, METRICS, BLOCK, INLINE, VERSION):
+    for pattern in (*CODE, WRITTEN, BLOCK, INLINE, VERSION):
         text = pattern.sub(blank, text)
     return [(text[:found.start()].count("\n") + 1, " ".join(found.group(0).split())) for found in MEASURED.finditer(text)]
 

@@ -145,7 +145,7 @@ class ReadmeNumbers(unittest.TestCase):
 
     def test_numbers_typed_by_hand_are_found_outside_of_marks_and_code(self):
         for text, wanted in (("took 12.5 ms", ["12.5 ms"]), ("lost 3 % of it", ["3 %"]), ("`12.5` and 2.2<!--n:mode3.most-->", []), ("    sleep 0.5", []),
-                             ("NCCL 2.28.9, Linux 6.18, NCCL 2.23 to 2.32, v8", []), ("| 0.5 |", ["0.5"]), ("[a](b-1.5.md)", []), ("it was 17.5.", ["17.5"]),
+                             ("NCCL 2.28.9, Linux 6.18, NCCL 2.23 to 2.32, v8", []), ("<!-- bounds -->\n3 ms\n<!-- end -->\n4 ms", ["4 ms"]), ("| 0.5 |", ["0.5"]), ("[a](b-1.5.md)", []), ("it was 17.5.", ["17.5"]),
                              ("after 570 ms, then", ["570 ms"]), ("all 36 rows had 0 wrong elements", ["36 rows", "0 wrong"]), ("a ring of 16 ranks", []),
                              ("within ten\nseconds", ["ten seconds"]), ("takes a second, a second NIC fails", ["a second"]), ("2 to 4 MiB, 20 Gbit/s", ["2 to 4 MiB", "20 Gbit/s"]),
                              ("0.5<!--n:mode3.most-->\n1<!--n:mode3.most--> or 3 s", ["3 s"]), ("3 sockets, 4 switches, 8 NICs", [])):

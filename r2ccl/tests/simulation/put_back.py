@@ -5,7 +5,7 @@ and runs it until a history is wrong. Needs a checkout of its own, because it ch
 
     put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
     put_back.py --readme                                                 writes the README's table from the record
-    put_back.py --check CHECKOUT                                         checks that each text to be changed is there exactly once
+    put_back.py --check CHECKOUT                                         checks that each text to be changed is there exactly once, and the table
 
 Each run becomes a line of the record (put_back.csv beside this file, in the checkout), and replaces the older line of that name: how many
 histories had run until one was wrong, for how long, its seed, and what it violates. The same seed must be right without the defect."""
@@ -163,16 +163,19 @@ def table(rows):
     return '\n'.join(lines) + f'\n\n{len(found)} of {len(DEFECTS)} were found.\n'
 
 
-def write_readme():
-    readme = HERE.parent / 'README.md'
-    rows = {name: row for name, row in records(HERE.parent / 'put_back.csv').items() if name in DEFECTS}
-    text = readme.read_text()
-    readme.write_text(TABLE.sub(lambda match: match.group(1) + table(rows) + match.group(2), text))
+def readme(folder):
+    """The README of that folder: its text, and what it should be by the record beside it."""
+    rows = {name: row for name, row in records(folder / 'put_back.csv').items() if name in DEFECTS}
+    text = (folder / 'README.md').read_text()
+    return text, TABLE.sub(lambda match: match.group(1) + table(rows) + match.group(2), text)
 
 
 def check(checkout):
     wrong = [f'{name}: {file} has {count} times {there!r}' for name, changes in DEFECTS.items() for file, there, _ in changes
              if (count := (checkout / file).read_text().count(there)) != 1]
+    text, wanted = readme((checkout / RECORD).parent)
+    if text != wanted:
+        wrong.append('README.md: its table is not what put_back.csv says; run put_back.py --readme')
     print('\n'.join(wrong) or f'{len(DEFECTS)} defects can be reintroduced')
     return 1 if wrong else 0
 
@@ -247,11 +250,12 @@ def main():
     parser.add_argument('--minutes', type=float, default=10, help='longest search for one defect (default: 10)')
     parser.add_argument('--jobs', type=int, default=1, help='histories at a time (default: 1)')
     parser.add_argument('--readme', action='store_true', help="write the README's table from the record, and end")
-    parser.add_argument('--check', action='store_true', help='check that each text to be changed is in the checkout exactly once, and end')
+    parser.add_argument('--check', action='store_true', help='check that each text to be changed is in the checkout exactly once, and that the README has the record, and end')
     parser.add_argument('--only', nargs='+', metavar='NAME', help='search for these defects only; exit status 1 if one of them is not found')
     args = parser.parse_args()
     if args.readme:
-        return write_readme()
+        (HERE.parent / 'README.md').write_text(readme(HERE.parent)[1])
+        return 0
     if args.check:
         return check(args.checkout or pathlib.Path('.'))
     if not args.checkout or not args.build:
