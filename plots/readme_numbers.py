@@ -45,7 +45,7 @@ ONLY_MARKED = ["README.md", "faultinject/README.md", "faultinject/faults/README.
                "harness/matrix/README.md", "harness/measure/README.md", "harness/run/README.md", "harness/scenario/README.md", "harness/sim/README.md",
                "harness/vhca/HOW_IT_WORKS.md", "harness/vhca/README.md", "harness/workload/cpu/README.md", "plots/README.md", "r2ccl/A_MESSAGE.md",
                "r2ccl/HOW_IT_WORKS.md", "r2ccl/KNOWN_GAPS.md", "r2ccl/OPERATING.md", "r2ccl/README.md", "r2ccl/channel/README.md", "r2ccl/collective/host/README.md",
-               "r2ccl/protocol/PROTOCOL.md", "results/README.md"]
+               "r2ccl/protocol/PROTOCOL.md", "r2ccl/tests/simulation/README.md", "results/README.md"]
 STATED = os.path.join("plots", "stated_numbers.csv")
 KINDS = ["setting", "bound", "definition"]
 
