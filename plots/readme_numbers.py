@@ -10,7 +10,7 @@ A Markdown file can have two kinds of marks:
     <!-- numbers: NAME --> … <!-- end -->    a table, on separate lines
     0.82<!--n:NAME--> %                      a number in a sentence
 
-On the pages of ONLY_MARKED each number that may have been measured needs a mark: numbers with a unit ('570 ms', 'ten seconds'), decimals,
+On every page of the tree each number that may have been measured needs a mark: numbers with a unit ('570 ms', 'ten seconds'), decimals,
 percentages, and counts of what a run has ('36 rows', '0 wrong'). Versions, code and links are exempt. A number that was not measured has a
 line in stated_numbers.csv instead:
 
@@ -39,13 +39,8 @@ COUNTED = r"(?:wrong|rows|cases|runs|walks|cells|faults|elements|jobs|operations
 IN_WORDS = r"(?:half\s+an?|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|sixty|a\s+hundred|some\s+dozen)"
 MEASURED = re.compile(rf"(?<![\w.,/^-])(?:\d+(?:\.\d+)?(?:(?:\s+(?:to|and|…)\s+|–)\d+(?:\.\d+)?)?\s*{UNIT}(?![\w/])|\d+\s+{COUNTED}\b|\d+\.\d+(?!\.?\w)"
                       rf"|{IN_WORDS}\s+(?:milli)?(?:seconds?|minutes?|hours?)\b(?!\s+(?:NIC|GPU|loss|fault)))")
-VERSION = re.compile(r"\b(?:Apache\s+License|NCCL|Linux|Ubuntu|Debian|perftest|[Vv]ersion)\s+\d+(?:\.\d+)*(?:(?:,|\s+to|\s+and)\s+\d+(?:\.\d+)+)*")
+VERSION = re.compile(r"\b(?:Apache\s+License|arXiv|NCCL|Linux|Ubuntu|Debian|perftest|[Vv]ersion)\s+\d+(?:\.\d+)*(?:(?:,|\s+to|\s+and)\s+\d+(?:\.\d+)+)*")
 CODE = [re.compile(r"```.*?```", re.DOTALL), re.compile(r"(?:\A|(?<=\n\n))(?:    .*(?:\n|\Z))+"), re.compile(r"`[^`]*`"), re.compile(r"\]\([^)]*\)")]
-ONLY_MARKED = ["README.md", "faultinject/README.md", "faultinject/faults/README.md", "harness/judge/README.md", "harness/launch/README.md",
-               "harness/matrix/README.md", "harness/measure/README.md", "harness/run/README.md", "harness/scenario/README.md", "harness/sim/README.md",
-               "harness/vhca/HOW_IT_WORKS.md", "harness/vhca/README.md", "harness/workload/cpu/README.md", "plots/README.md", "r2ccl/A_MESSAGE.md",
-               "r2ccl/HOW_IT_WORKS.md", "r2ccl/KNOWN_GAPS.md", "r2ccl/OPERATING.md", "r2ccl/README.md", "r2ccl/channel/README.md", "r2ccl/collective/host/README.md",
-               "r2ccl/protocol/PROTOCOL.md", "r2ccl/tests/simulation/README.md", "results/README.md"]
 STATED = os.path.join("plots", "stated_numbers.csv")
 KINDS = ["setting", "bound", "definition"]
 
@@ -85,8 +80,8 @@ def read_stated(root=ROOT):
     path = os.path.join(root, STATED)
     with open(path, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row["page"] not in ONLY_MARKED or row["kind"] not in KINDS or not row["text"] or (row["kind"] != "definition") != bool(row["file"] and row["evidence"]):
-                raise inputs.BadInput(f"{STATED}: '{row['text']}' needs a page of ONLY_MARKED and a kind ({', '.join(KINDS)}); settings and bounds need file and evidence")
+            if not os.path.isfile(os.path.join(root, row["page"])) or row["kind"] not in KINDS or not row["text"] or (row["kind"] != "definition") != bool(row["file"] and row["evidence"]):
+                raise inputs.BadInput(f"{STATED}: '{row['text']}' needs a page of the tree and a kind ({', '.join(KINDS)}); settings and bounds need file and evidence")
             pages.setdefault(row["page"], []).append(row)
     return pages
 
@@ -128,13 +123,13 @@ def main():
     arguments = parser.parse_args()
     bad = 0
     try:
-        stated = read_stated()
-        for name in arguments.file or markdown_files():
+        stated, pages = read_stated(), markdown_files()
+        for name in arguments.file or pages:
             path = os.path.join(ROOT, name)
             with open(path, encoding="utf-8") as file:
                 old = file.read()
             new = written(old, arguments.results, name)
-            if name in ONLY_MARKED:
+            if name in pages:
                 rows = stated.get(name, [])
                 complaints = [f"{name}:{line}: {found} is typed by hand: mark it, or say in {STATED} what it is (plots/readme_numbers.py --help)"
                               for line, found in unmarked(new, [row["text"] for row in rows])]

@@ -176,14 +176,16 @@ class ReadmeNumbers(unittest.TestCase):
         for line in ("README.md,5 ms,setting,,", "README.md,5 ms,guess,a,b", "other.md,5 ms,definition,,", "README.md,5 ms,definition,a,b"):
             with tempfile.TemporaryDirectory() as folder:
                 os.mkdir(os.path.join(folder, "plots"))
+                with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
+                    file.write("It takes 5 ms.\n")
                 with open(os.path.join(folder, readme_numbers.STATED), "w", encoding="utf-8") as file:
                     file.write(head + line + "\n")
-                with self.assertRaisesRegex(inputs.BadInput, "'5 ms' needs a page of ONLY_MARKED"):
+                with self.assertRaisesRegex(inputs.BadInput, "'5 ms' needs a page of the tree"):
                     readme_numbers.read_stated(folder)
 
     def test_a_number_typed_by_hand_into_a_page_of_the_tree_fails_the_check(self):
         stated = readme_numbers.read_stated()
-        for name in readme_numbers.ONLY_MARKED:
+        for name in readme_numbers.markdown_files():
             with open(os.path.join(readme_numbers.ROOT, name), encoding="utf-8") as file:
                 text = file.read()
             phrases = [row["text"] for row in stated.get(name, [])]
