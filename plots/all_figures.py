@@ -36,7 +36,8 @@ def main():
     missing, bad = 0, 0
     for module in FIGURES:
         try:
-            style.save(module.draw(module.data(arguments.results)), arguments.out, module.NAME)
+            data = module.data(arguments.results)
+            style.save(module.draw(data), arguments.out, module.NAME, style.digest(data))
             print(os.path.join(arguments.out, module.NAME) + ".png, .pdf")
         except inputs.NoData as error:
             missing += 1

@@ -101,7 +101,8 @@ class Mode3:
     def draw(cls, table):
         names = sorted(table["panels"], key=fraction)
         figure, panels = style.pyplot.subplots(1, len(names), figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True, squeeze=False)
-        figure.subplots_adjust(left=0.07, right=0.985, top=0.8, bottom=0.24, wspace=0.08)
+        left, right = 0.07, 0.985
+        figure.subplots_adjust(left=left, right=right, top=0.8, bottom=0.24, wspace=0.08)
         for axes, lost in zip(panels[0], names):
             for name, (label, colour, marker) in cls.LINES.items():
                 points = table["panels"][lost].get(name, [])
@@ -118,7 +119,7 @@ class Mode3:
             axes.set_ylim(bottom=0)
             axes.set_title("nothing lost" if lost == "0" else f"x = {lost}", loc="left", fontsize=7.5)
         panels[0][0].set_ylabel("bus bandwidth (GB/s)")
-        panels[0][len(names) // 2].set_xlabel("size of the AllReduce")
+        figure.supxlabel("size of the AllReduce", x=(left + right) / 2, y=0.095, va="bottom", fontsize=8)
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper left", ncol=4, columnspacing=1.2, handlelength=2.2, fontsize=7)
         rate = " and ".join(f"{gbps:g}" for gbps in table["gbps"])

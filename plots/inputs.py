@@ -80,7 +80,8 @@ def run_main(module, doc):
     arguments = parser.parse_args()
     style.use()
     try:
-        style.save(module.draw(module.data(arguments.results)), arguments.out, module.NAME)
+        data = module.data(arguments.results)
+        style.save(module.draw(data), arguments.out, module.NAME, style.digest(data))
     except NoData as missing:
         print(f"{module.NAME}: no data: run {missing}", file=sys.stderr)
         return 1

@@ -2,9 +2,11 @@
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
+import hashlib
 import importlib
 import io
 import os
+import re
 import sys
 import textwrap
 
@@ -96,22 +98,48 @@ def close():
     _load("matplotlib.pyplot").close("all")
 
 
-def _save_png(figure, path):
+def digest(data):
+    """Of what a figure is drawn from, which is plain values: the same for equal data, whatever version of Python reads it."""
+    def words(value):
+        if isinstance(value, dict):
+            return "{" + ",".join(sorted(f"{words(key)}:{words(one)}" for key, one in value.items())) + "}"
+        if isinstance(value, (list, tuple)):
+            return "[" + ",".join(map(words, value)) + "]"
+        if isinstance(value, float):
+            return f"{value:.9g}"
+        if value is None or isinstance(value, (str, bool, int)):
+            return repr(value)
+        raise TypeError(f"{type(value).__name__} is no plain value")
+    return "data " + hashlib.sha256(words(data).encode()).hexdigest()[:32]
+
+
+def drawn_from(path):
+    """The digest in a PNG or PDF that save() wrote; None: there is none."""
+    with open(path, "rb") as file:
+        found = re.search(rb"data [0-9a-f]{32}", file.read())
+    return found.group(0).decode() if found else None
+
+
+def _save_png(figure, path, source):
     """With a palette of 256 colours, which shows no difference in a diagram and takes less than half the bytes."""
-    from PIL import Image
+    from PIL import Image, PngImagePlugin
+    text = PngImagePlugin.PngInfo()
+    if source:
+        text.add_text("Source", source)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     with Image.open(drawn) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, dpi=image.info.get("dpi"))
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
 
 
-def save(figure, folder, name):
+def save(figure, folder, name, source=None):
     """Writes NAME.png and NAME.pdf into the folder, which is made where it is missing; the PDF holds no date, so that equal data gives equal files.
+    Both hold `source`, the digest of what the figure was drawn from (figures_test.py compares it with the tables).
     Where they cannot be written the program ends with one line and exit status 64."""
     try:
         os.makedirs(folder, exist_ok=True)
-        _save_png(figure, f"{folder}/{name}.png")
-        figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None})
+        _save_png(figure, f"{folder}/{name}.png", source)
+        figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None} | ({"Keywords": source} if source else {}))
     except OSError as error:
         print(f"{folder}: {name} cannot be written there: {error.strerror}; choose another folder with --out", file=sys.stderr)
         raise SystemExit(64) from error
