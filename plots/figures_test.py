@@ -326,5 +326,48 @@ class Program(unittest.TestCase):
         self.assertTrue(os.path.exists(os.path.join(self.folder, "t_over_t0.png")))
 
 
+class Kept(unittest.TestCase):
+    """The figures in results/figures are drawn from the tables beside them: a table that changes needs `r2bench plot --all`."""
+
+    def test_each_figure_was_drawn_from_the_tables_as_they_are(self):
+        for module in all_figures.FIGURES:
+            source = style.digest(module.data(RESULTS))
+            for kind in ("png", "pdf"):
+                self.assertEqual(style.drawn_from(os.path.join(RESULTS, "figures", f"{module.NAME}.{kind}")), source,
+                                 f"{module.NAME}.{kind} was drawn from other data; run r2bench plot --all --out results/figures")
+
+    def test_there_are_no_others(self):
+        self.assertEqual(set(os.listdir(os.path.join(RESULTS, "figures"))), {f"{module.NAME}.{kind}" for module in all_figures.FIGURES for kind in ("png", "pdf")})
+
+    def test_a_row_that_changes_changes_the_digest(self):
+        with tempfile.TemporaryDirectory() as results:
+            os.mkdir(os.path.join(results, "tables"))
+            for name in ("allreduce_sizes", "provenance"):
+                shutil.copy(os.path.join(RESULTS, "tables", name + ".csv"), os.path.join(results, "tables"))
+            before = style.digest(busbw.Mode3.data(results))
+            self.assertEqual(before, style.digest(busbw.Mode3.data(RESULTS)))
+            rows = tables.read(results, "allreduce_sizes")
+            rows[-1]["t_ms"] = float(rows[-1]["t_ms"]) * 1.001
+            tables.write(results, "allreduce_sizes", rows)
+            self.assertNotEqual(style.digest(busbw.Mode3.data(results)), before)
+
+    def test_a_digest_is_of_values_and_of_nothing_else(self):
+        self.assertEqual(style.digest({"a": [1.5, None], "b": (True, "x")}), style.digest({"b": [True, "x"], "a": (1.5, None)}))
+        for one, other in (([1, 2], [2, 1]), ("1", 1), ({"a": 1}, {"a": 2}), (0.1, 0.1001), ([["a"], "b"], ["a", ["b"]])):
+            self.assertNotEqual(style.digest(one), style.digest(other))
+        with self.assertRaises(TypeError):
+            style.digest([object()])
+
+    def test_a_file_without_one_has_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            figure = style.pyplot.figure()
+            style.save(figure, folder, "plain")
+            style.save(figure, folder, "of_data", style.digest([1]))
+            style.close()
+            for kind in ("png", "pdf"):
+                self.assertIsNone(style.drawn_from(os.path.join(folder, "plain." + kind)))
+                self.assertEqual(style.drawn_from(os.path.join(folder, "of_data." + kind)), style.digest([1]))
+
+
 if __name__ == "__main__":
     unittest.main()
