@@ -169,6 +169,8 @@ def parse(argv):
     parser.add_argument("--mode3", action="store_true", help="also run R2CCL's mode 3")
     parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also run upstream R2CCL, with this libnccl.so.2 built from its source")
     parser.add_argument("--quick", action="store_true", help="run the most informative rows of all tables with one seed and short jobs: about 8 minutes")
+    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="table cost: how many nodes (default: 2)")
+    parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="table cost: ranks of each node (default: 1), each with a GPU of its own if there are enough")
     parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own)")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
     parser.add_argument("--only", default="", metavar="REGEX", help="run only rows whose id matches")
@@ -202,7 +204,7 @@ def main(argv=None):
     began, missing = time.monotonic(), 0
     with contextlib.ExitStack() as stack:
         gpus = gpu_jobs.gpus_usable()
-        mps = stack.enter_context(gpu_jobs.shared_gpu(2, gpus))  # one daemon for all rows, where there is one and the ranks share a GPU
+        mps = stack.enter_context(gpu_jobs.shared_gpu(arguments.nodes * arguments.ranks_per_node, gpus))  # one daemon for all rows, where there is one and the ranks share a GPU
         for row in left:
             if time.monotonic() - began + row["expected_s"] > arguments.limit:
                 missing += 1
@@ -217,7 +219,7 @@ def main(argv=None):
             append(arguments.out, line)
             if line["result"]["outcome"] in ("hang", "killed"):  # MPS is not to be trusted when a client was killed
                 stack.close()
-                mps = stack.enter_context(gpu_jobs.shared_gpu(2, gpus))
+                mps = stack.enter_context(gpu_jobs.shared_gpu(arguments.nodes * arguments.ranks_per_node, gpus))
             found = line["result"]
             print(f"{row['id']:58} {found['outcome']:6} wrong {found['wrong']} before {found['before_ms'] or 0:.2f} ms stall {found['stall_ms'] or 0:.1f} ms "
                   f"retained {found['retained'] or 0:.2f} as predicted: {line['as_predicted']} ({line['seconds']} s)", flush=True)

@@ -41,12 +41,13 @@ TIMEOUTS = {"default": 20, "firmware": 17}
 
 
 def row(table, transport, fault, seed, **more):
-    base = {"table": table, "transport": transport, "fault": fault, "seed": seed, "op": "allreduce", "bytes": 64 * MIB, "nics": 2, "mbits": 20000,
+    base = {"table": table, "transport": transport, "fault": fault, "seed": seed, "op": "allreduce", "bytes": 64 * MIB, "nodes": 2, "ranks": 1, "nics": 2, "mbits": 20000,
             "iters": 70, "timeout": 14, "library": "", "version": "", "heal_ms": 0, "verify": True, "warmup": 5}
     base |= more
     if fault == "all_but_one":
         base |= {"nics": 4, "mbits": base["mbits"] // 2}
-    parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "", f"seed{seed}"]
+    parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "",
+             f"{base['nodes']}x{base['ranks']}" if (base["nodes"], base["ranks"]) != (2, 1) else "", f"seed{seed}"]
     base["id"] = "/".join(part for part in parts if part)
     base["expected_s"] = expected_s(base)
     base["limit_s"] = int(max(120, 4 * base["expected_s"]))
@@ -120,7 +121,7 @@ def cost_table(arguments, seeds, sizes):
         for count in sizes:
             iters = 2000 if count <= MIB else max(20, min(200, 8 * 1024 * MIB // count))
             for transport in COST[first:] + COST[:first]:
-                found.append(row("cost", transport, "", seed, bytes=count, mbits=0, iters=iters, verify=False, warmup=20, library=arguments.library))
+                found.append(row("cost", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=iters, verify=False, warmup=20, library=arguments.library))
     return found
 
 
@@ -188,7 +189,7 @@ def scenario(one, name):
     library = os.path.abspath(one["library"]) if os.path.exists(one["library"]) else one["library"]
     retries_s = 4.096e-6 * 2 ** one["timeout"] * 8
     lines = ["version: 1", f"name: {name}", f"seed: {one['seed']}",
-             f"fabric: {{kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: {one['nics']}{rate}}}",
+             f"fabric: {{kind: vhca, nodes: {one['nodes']}, ranks_per_node: {one['ranks']}, nics_per_node: {one['nics']}{rate}}}",
              f"workload: {{engine: nccl, library: {json_text(library)}, op: {one['op']}, dtype: float32, bytes: {one['bytes']} B, iters: {one['iters']}, "
              f"warmup: {one['warmup']}, verify: {str(one['verify']).lower()}}}",
              f"modes: [{TRANSPORTS[one['transport']]}]",

@@ -108,6 +108,12 @@ class Plan(unittest.TestCase):
             self.assertEqual([turn[0] for turn in turns], rows_of.COST)
             self.assertEqual([sorted(turn) for turn in turns], [sorted(rows_of.COST)] * 4)
 
+    def test_the_cost_is_measured_on_as_many_ranks_as_asked_for(self):
+        rows = rows_of.plan(arguments("--table", "cost", "--seeds", "1", "--nodes", "4", "--ranks-per-node", "2"))
+        self.assertTrue(all("/4x2/" in row["id"] for row in rows))
+        self.assertIn("nodes: 4, ranks_per_node: 2,", rows_of.scenario(rows[0], "row"))
+        self.assertIn("nodes: 2, ranks_per_node: 1,", rows_of.scenario(rows_of.plan(arguments("--table", "cost"))[0], "row"))
+
     def test_every_fault_has_three_seeds_on_four_transports(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if not row["heal_ms"]]
         self.assertEqual(len(rows), len(rows_of.FAULTS) * 3 * 4)
