@@ -34,7 +34,10 @@ bool to_fired(FaultEntry& fault, PhaseAndRound seen, uint64_t time_ns) {
   raise_to(fault.fired_ns,
            time_ns);  // before it fires: nobody may take an earlier round's time for this one's
   const bool fired = fault.phase.move(seen, Phase::kFired);
-  if (fired) fault.times_fired.fetch_add(1);
+  if (fired) {
+    fault.recent_ns[seen.round % kRecentRounds].store(time_ns);
+    fault.times_fired.fetch_add(1);
+  }
   return fired;
 }
 

@@ -12,7 +12,7 @@
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 6;
+constexpr uint32_t kBoardVersion = 7;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -22,6 +22,7 @@ constexpr uint32_t kMaxClaims = 65536;
 constexpr uint32_t kMaxClocks = 65536;
 constexpr uint32_t kMaxWitnesses = 65536;
 constexpr uint32_t kMostStrikeRecords = 256;  // witnesses of one fault's strikes, of a process and device
+constexpr uint32_t kRecentRounds = 16;       // whose times of firing a fault keeps
 constexpr uint32_t kNameBytes = 32;
 constexpr uint32_t kMaxRateSteps = 16;
 constexpr uint64_t kAllStrikes = UINT64_MAX;
@@ -118,6 +119,7 @@ struct FaultEntry {
   std::atomic<uint64_t> strikes;   // round << 32 | how often it has struck in that round
   std::atomic<uint64_t> witnesses;
   std::atomic<uint32_t> times_fired;
+  std::atomic<uint64_t> recent_ns[kRecentRounds];  // when a round fired, by its number modulo their number
 
   bool hits(uint32_t node, uint32_t nic) const {
     return node < kMaxNodes && nic < kMaxNics && (node_mask[node / 64] >> (node % 64) & 1) &&

@@ -292,6 +292,8 @@ FaultState BoardHost::state(uint32_t id) const {
   state.triggered_ns = fault.triggered_ns.load();
   state.t0_ns = fault.t0_ns.load();
   state.rounds = fault.times_fired.load();
+  for (uint32_t round = state.rounds - std::min(state.rounds, kRecentRounds); round < state.rounds; round++)
+    state.recent_ns.push_back(fault.recent_ns[round % kRecentRounds].load());
   state.healed_ns = state.phase == FaultState::Phase::kHealed ? fault.healed_ns.load() : 0;
   state.witnesses = fault.witnesses.load();
   return state;

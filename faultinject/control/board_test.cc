@@ -236,6 +236,23 @@ TEST_F(BoardTest, without_an_interval_each_round_waits_for_its_trigger_again) {
   EXPECT_EQ(host.state(id).rounds, 2u);
 }
 
+TEST_F(BoardTest, says_when_its_last_16_rounds_fired) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "x";
+  armed.repeat = 20;
+  const uint32_t id = host.arm(armed);
+  std::vector<uint64_t> fired;
+  for (uint32_t round = 0; round < 20; round++) {
+    EXPECT_EQ(host.state(id).recent_ns, fired) << round;
+    fired.push_back(1000 + 7 * round);
+    if (fired.size() > 16) fired.erase(fired.begin());
+    EXPECT_TRUE(offer_event(*board, "x", 0, 1000 + 7 * round));
+    finish_round(board->faults[id - 1], round);
+  }
+  EXPECT_EQ(host.state(id).recent_ns, fired);
+}
+
 TEST_F(BoardTest, healing_between_two_rounds_ends_all_of_them) {
   FaultSpec armed = spec();
   armed.trigger.kind = Trigger::Kind::kEvent;

@@ -22,6 +22,7 @@ struct FaultState {
   uint64_t healed_ns = 0;     // healed by duration or by heal()
   uint64_t witnesses = 0;     // records written for it
   uint32_t rounds = 0;        // how often it has fired; while it waits for its next round it is kArmed again
+  std::vector<uint64_t> recent_ns;  // when the last of them fired, 16 at most, in their order
 };
 
 // One thing that a fault did in one process.

@@ -92,6 +92,7 @@ void describe(Visitor& visit, FaultState& s) {
   visit("healed_ns", s.healed_ns);
   visit("witnesses", s.witnesses);
   visit("rounds", s.rounds);
+  visit("recent_ns", s.recent_ns);
 }
 
 template <typename Visitor>

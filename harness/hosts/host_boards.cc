@@ -77,7 +77,7 @@ FaultState HostBoards::state(uint32_t id) const {
     earlier(all.t0_ns, one.t0_ns);
     all.healed_ns = std::max(all.healed_ns, one.healed_ns);
     all.witnesses += one.witnesses;
-    all.rounds = std::max(all.rounds, one.rounds);
+    if (one.rounds > all.rounds) all.rounds = one.rounds, all.recent_ns = one.recent_ns;
     healed = healed && one.phase == FaultState::Phase::kHealed;
     if (one.phase == FaultState::Phase::kFired) all.phase = one.phase;
   }

@@ -81,6 +81,8 @@ TEST_F(Boards, an_event_on_another_host_fires_it) {
   const uint32_t rounds = b.state(id).rounds;
   both.forward();
   EXPECT_EQ(b.state(id).rounds, rounds) << "once";
+  EXPECT_EQ(both.state(id).recent_ns, b.state(id).recent_ns);
+  EXPECT_EQ(both.state(id).recent_ns.size(), rounds);
 }
 
 TEST_F(Boards, a_fault_that_follows_one_of_another_host_strikes) {

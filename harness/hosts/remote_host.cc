@@ -78,6 +78,7 @@ uint64_t RemoteHost::to_runner(uint64_t host_ns) {
 void RemoteHost::to_runner(faultinject::FaultState& state) {
   for (uint64_t* time : {&state.armed_ns, &state.triggered_ns, &state.t0_ns, &state.healed_ns})
     *time = to_runner(*time);
+  for (uint64_t& time : state.recent_ns) time = to_runner(time);
 }
 
 void RemoteHost::take(const json& message, uint64_t arrived_ns) {

@@ -181,7 +181,12 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.duration_s = double(job.end_ns - job.start_ns) / 1e9;
   count_events(job, mode);
   const std::vector<Firing> strikes = strikes_of(scenario, job);
-  if (job.outcome == Outcome::kOk) count_rounds(scenario, job, mode.rounds_fired, mode.rounds_seen);
+  if (job.outcome == Outcome::kOk) {
+    const RoundCounts rounds = count_rounds(scenario, job);
+    mode.rounds_fired = rounds.fired;
+    mode.rounds_seen = rounds.seen;
+    mode.rounds_at_end = rounds.at_end;
+  }
   const NicsLeft left(scenario, *job.mode, strikes, job.record);
   evaluate_faults(scenario, job, strikes, left, mode);
   measure_cpu(job, mode);

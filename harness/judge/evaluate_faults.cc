@@ -162,8 +162,10 @@ class Faults {
     if (sample.sampled && !sample.recover_ms && short_of_time && ran_to_its_end &&
         sample.blackout_ms.value_or(0) <= sample.window_ms) {
       sample.sampled = false;
-      sample.why_not_sampled = "the job ended before it could be measured";
+      sample.why_not_sampled = kJobEnded;
     }
+    if (!sample.sampled && strike.t0_ns >= end_ns_ && job_.outcome == Outcome::kOk)
+      sample.why_not_sampled = kJobOver;
     if (scenario_.transport_of(*job_.mode) != Transport::kPlugin) {
       sample.sampled = false;
       sample.why_not_sampled = "NCCL's IB transport records no messages";
@@ -202,12 +204,14 @@ class Faults {
     sample.recovered_after_heal = false;
   }
 
-  /// Of each round the window behind its last strike: then everything that was planned is broken.
+  /// Of each round the window behind its last strike that can be measured: then everything that was planned is
+  /// broken.
   void measure_throughput() {
     std::map<size_t, size_t> last;  // index of the strike, and of its sample
     for (size_t i = 0; i < strikes_.size(); ++i)
       if (of_nic(strikes_[i]) && strikes_[i].t0_ns <= end_ns_ &&
-          mode_.faults[i].why_not_sampled != kTookNothing) {
+          mode_.faults[i].why_not_sampled != kTookNothing &&
+          !leaves_last_place(mode_.faults[i].strike, mode_.faults[i].why_not_sampled)) {
         const auto [entry, added] = last.try_emplace(strikes_[i].repetition, i);
         if (!added && strikes_[i].t0_ns >= strikes_[entry->second].t0_ns) entry->second = i;
       }
@@ -288,12 +292,18 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
                       ModeResult& mode) {
   struct Round {
     uint64_t struck_ns = UINT64_MAX, healed_ns = 0;
+    uint64_t until_ns = UINT64_MAX;  // a strike that leaves_last_place()
     std::string not_healed;  // the name of such a fault
   };
   std::map<size_t, Round> rounds;
-  for (const Firing& strike : strikes) {
+  for (size_t i = 0; i < strikes.size(); ++i) {
+    const Firing& strike = strikes[i];
     if (strike.t0_ns == 0 || strike.t0_ns > job.record.end_ns) continue;
     Round& round = rounds[strike.repetition];
+    if (leaves_last_place(mode.faults[i].strike, mode.faults[i].why_not_sampled)) {
+      round.until_ns = std::min(round.until_ns, strike.t0_ns);
+      continue;
+    }
     round.struck_ns = std::min(round.struck_ns, strike.t0_ns);
     // What is over with its strike, as a queue pair that broke, leaves nothing to be healed.
     if (!is_rank_fault(scenario, strike) && over_once_it_struck(scenario.faults[strike.fault])) {
@@ -312,8 +322,9 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
       uint64_t(1e6 * std::max(kHomeBoundMs, kHomeOperations * operation_ms(job.record, 0, first_ns)));
   for (auto round = rounds.begin(); round != rounds.end(); ++round) {
     const auto next = std::next(round);
-    const uint64_t until_ns = next == rounds.end() ? job.record.end_ns : next->second.struck_ns;
-    const auto& [struck_ns, healed_ns, not_healed] = round->second;
+    const auto& [struck_ns, healed_ns, before_ns, not_healed] = round->second;
+    const uint64_t until_ns =
+        std::min(before_ns, next == rounds.end() ? job.record.end_ns : next->second.struck_ns);
     if (!not_healed.empty()) {
       why = not_healed + " was still there when the job ended";
       continue;

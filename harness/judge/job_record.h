@@ -28,6 +28,7 @@ struct Firing {
   uint64_t t0_ns = 0;
   uint64_t healed_ns = 0;
   uint32_t rounds = 0;          ///< how often it fired by itself (`repeat`)
+  std::vector<uint64_t> recent_ns;  ///< when the last of these rounds fired (FaultState::recent_ns)
   size_t strike = 0;            ///< which of them this is, once they are told apart (strikes.h)
   uint64_t back_ns = 0;         ///< a channel whose queue pair was struck has come back to the NIC; 0: none
   uint64_t before_from_ns = 0;  ///< since when the job had run undisturbed

@@ -5,6 +5,10 @@
 
 namespace r2bench {
 
+bool leaves_last_place(size_t strike, const std::string& why_not_sampled) {
+  return strike > 0 && (why_not_sampled == kJobOver || why_not_sampled == kJobEnded);
+}
+
 double settle_bound_ms(bool takes_away, double window_ms) {
   // What has lost its NIC is moved by then; a NIC that is slow or late has to be found first: three
   // operations of the slowest kind, 0.3 to 2 s at the rates of our scenarios.

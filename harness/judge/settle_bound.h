@@ -2,11 +2,22 @@
 // When the window of the retained rate begins. Pure.
 #pragma once
 
+#include <cstddef>
+#include <string>
+
 namespace r2bench {
 
 /// Reasons why a strike has no times (FaultSample::why_not_sampled); it begins no window either.
 inline constexpr char kTookNothing[] = "it took nothing from its NIC";
 inline constexpr char kNoNicStruck[] = "no NIC was struck";
+
+/// The job ended too early for this strike, which did not stall it.
+inline constexpr char kJobOver[] = "the job's last operation had ended";
+inline constexpr char kJobEnded[] = "the job ended before it could be measured";
+
+/// True for a later strike of a fault that repeats: what is measured behind a round's last strike is measured
+/// behind the one before.
+bool leaves_last_place(size_t strike, const std::string& why_not_sampled);
 
 /// Open time from the last strike of a round to the window of its retained rate. `takes_away`: the fault
 /// takes ports or queue pairs away, it does not only slow them. `window_ms`: W (harness/measure/README.md).

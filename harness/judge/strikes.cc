@@ -120,6 +120,42 @@ std::vector<Firing> rounds(const Firing& firing, const faultinject::FaultSpec& s
   return result;
 }
 
+// The last operation of a job without a stall takes no longer than so many usual ones.
+constexpr uint64_t kUsualOperations = 2;
+
+/// From here on a round may find nothing to strike, because the job is about to end. If the last operation took
+/// longer than usual, only when it had ended: a fault may have stalled it.
+uint64_t begin_of_last_operation_ns(const Record& record) {
+  std::vector<uint64_t> lengths;
+  Interval last{record.end_ns, record.end_ns};
+  for (const OperationSpan& operation : record.operations) {
+    lengths.push_back(operation.span.end_ns - operation.span.begin_ns);
+    if (&operation == &record.operations.front() || operation.span.end_ns > last.end_ns) last = operation.span;
+  }
+  if (lengths.empty()) return record.end_ns;
+  const auto middle = lengths.begin() + std::ptrdiff_t(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return last.end_ns - last.begin_ns <= kUsualOperations * *middle ? last.begin_ns : last.end_ns;
+}
+
+/// How many of a fault's rounds fired at `from_ns` or later, and when the first of them did.
+std::pair<size_t, uint64_t> late_rounds(const Firing& firing, uint64_t every_ns, uint64_t from_ns) {
+  size_t late = 0;
+  uint64_t first_ns = UINT64_MAX;
+  if (every_ns != 0 && firing.triggered_ns != 0) {  // the board goes on by the clock while the job closes
+    const size_t due =
+        firing.triggered_ns < from_ns ? size_t((from_ns - 1 - firing.triggered_ns) / every_ns) + 1 : 0;
+    if (due < firing.rounds) late = firing.rounds - due, first_ns = firing.triggered_ns + due * every_ns;
+    return {late, first_ns};
+  }
+  for (auto fired_ns = firing.recent_ns.rbegin(); fired_ns != firing.recent_ns.rend(); ++fired_ns) {
+    if (*fired_ns < from_ns || late == firing.rounds) break;
+    ++late;
+    first_ns = std::min(first_ns, *fired_ns);
+  }
+  return {late, first_ns};
+}
+
 uint64_t first_failback_ns(const Scenario& scenario, const JobRecord& job, const Firing& strike) {
   for (const RankEvent& e : job.trace) {
     if (e.event.type != EventType::kFailback || e.event.time_ns <= strike.t0_ns) continue;
@@ -158,23 +194,21 @@ std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
   return strikes;
 }
 
-void count_rounds(const Scenario& scenario, const JobRecord& job, size_t& fired, size_t& seen) {
-  uint64_t end_ns = job.record.operations.empty() ? job.record.end_ns : 0;
-  for (const OperationSpan& operation : job.record.operations)
-    end_ns = std::max(end_ns, operation.span.end_ns);
+RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job) {
+  RoundCounts counts;
+  const uint64_t late_from_ns = begin_of_last_operation_ns(job.record);
   for (const Firing& firing : job.firings) {
     if (is_rank_fault(scenario, firing) || firing.t0_ns == 0) continue;
     const auto& spec = scenario.faults[firing.fault];
     if (spec.repeat <= 1 || spec.kind->ends == faultinject::Ends::kAfterItsTime) continue;
-    size_t due = firing.rounds;
-    // The board goes on by the clock while the job closes.
-    if (const uint64_t every = uint64_t(spec.every.count()); every != 0 && firing.triggered_ns != 0)
-      due = firing.triggered_ns > end_ns ? 0
-                                         : std::min(due, size_t((end_ns - firing.triggered_ns) / every) + 1);
-    const size_t told_apart = rounds(firing, spec, job).size();
-    seen += told_apart;
-    fired += std::max(due, told_apart);
+    const auto [late, first_ns] = late_rounds(firing, uint64_t(spec.every.count()), late_from_ns);
+    size_t seen = 0, seen_late = 0;
+    for (const Firing& round : rounds(firing, spec, job)) ++(round.t0_ns < first_ns ? seen : seen_late);
+    counts.seen += seen;
+    counts.fired += std::max(firing.rounds - late, seen);
+    counts.at_end += late - std::min(late, seen_late);
   }
+  return counts;
 }
 
 uint64_t acts_until_ns(const Firing& strike) {

@@ -17,11 +17,15 @@ bool is_rank_fault(const Scenario& scenario, const Firing& firing);
 /// goes (`back_ns`), when the first channel on that NIC has failed back.
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job);
 
-/// Of the faults with `repeat` that took effect: rounds that the injector fired before the last operation
-/// ended, and rounds that strikes_of() tells apart. Fewer are seen if a round had no effect, if its effect
-/// was not recorded (a process records at most 256 strikes of a fault on each device), or if two were less
-/// than 1 ms apart.
-void count_rounds(const Scenario& scenario, const JobRecord& job, size_t& fired, size_t& seen);
+/// Of the faults with `repeat` that took effect. Fewer are seen than fired if a round had no effect, if its
+/// effect was not recorded (a process records at most 256 strikes of a fault on each device), or if two were
+/// less than 1 ms apart.
+struct RoundCounts {
+  size_t fired = 0;   ///< by the injector, before the job was about to end
+  size_t seen = 0;    ///< of those: that strikes_of() tells apart
+  size_t at_end = 0;  ///< fired during the last operation (if that did not stall) or later, without an effect
+};
+RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job);
 
 /// When a strike takes nothing away any more: healed, or failed back; UINT64_MAX when it never was.
 uint64_t acts_until_ns(const Firing& strike);

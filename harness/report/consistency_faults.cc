@@ -6,6 +6,7 @@
 
 #include "faultinject/plan/kind.h"
 #include "harness/judge/fault_times.h"
+#include "harness/judge/settle_bound.h"
 #include "harness/measure/statistics.h"
 #include "harness/report/consistency_parts.h"
 
@@ -135,6 +136,9 @@ class FaultList : private Findings {
     std::map<size_t, bool> healed;
     for (const Json& fault : run_.at("faults")) {
       if (fault.at("t0_at_ms").is_null()) continue;
+      if (const Json& why = fault.at("why_not_sampled");
+          why.is_string() && leaves_last_place(fault.at("strike"), why.get<std::string>()))
+        continue;
       const faultinject::FaultKind* kind = faultinject::find_fault_kind(fault.at("kind").get<std::string>());
       const bool over = kind != nullptr && kind->ends == faultinject::Ends::kAfterStrikes;
       bool& round = healed.try_emplace(fault.at("repetition").get<size_t>(), true).first->second;

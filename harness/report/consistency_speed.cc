@@ -187,7 +187,8 @@ class Speed {
   std::vector<const FaultSample*> last_strikes() const {
     std::map<size_t, const FaultSample*> last;
     for (const FaultSample& fault : mode_.faults) {
-      if (fault.t0_ns == 0 || fault.why_not_sampled == kTookNothing || fault.why_not_sampled == kNoNicStruck)
+      if (fault.t0_ns == 0 || fault.why_not_sampled == kTookNothing || fault.why_not_sampled == kNoNicStruck ||
+          leaves_last_place(fault.strike, fault.why_not_sampled))
         continue;
       const FaultSample*& of_round = last[fault.repetition];
       if (of_round == nullptr || fault.t0_ns >= of_round->t0_ns) of_round = &fault;

@@ -173,7 +173,8 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
   json["faults"] = {
       {"planned", mode.faults_planned},         {"witnessed", mode.faults_witnessed},
       {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
-      {"unrecovered", mode.faults_unrecovered}, {"recovered_after_heal", mode.faults_recovered_after_heal}};
+      {"unrecovered", mode.faults_unrecovered}, {"recovered_after_heal", mode.faults_recovered_after_heal},
+      {"rounds_at_end", mode.rounds_at_end}};
   return json;
 }
 

@@ -250,6 +250,7 @@ ModeResult mode_of(const Json& run) {
   for (const auto& [why, count] : dropped.items()) mode.faults_dropped[why] = count.get<size_t>();
   mode.faults_unrecovered = faults.at("unrecovered");
   mode.faults_recovered_after_heal = faults.value("recovered_after_heal", size_t{0});
+  mode.rounds_at_end = faults.value("rounds_at_end", size_t{0});
   const Json& recovery = metrics.at("recovery");
   for (const FaultTime& time : kFaultTimes) mode.*time.of_all = read_distribution(recovery.at(time.name));
   for (const auto& [by, count] : recovery.at("detected_by").items())

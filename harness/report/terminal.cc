@@ -170,6 +170,11 @@ class Page {
           out_ << dim(wrap("  " + mode.mode + ": " + std::to_string(count) + " not sampled: " + reason,
                            style_.columns, 4))
                << "\n";
+      if (mode.rounds_at_end > 0)
+        out_ << dim(wrap("  " + mode.mode + ": " + std::to_string(mode.rounds_at_end) +
+                             " more rounds had no effect: they fired when the job was about to end",
+                         style_.columns, 4))
+             << "\n";
       if (const std::string held = held_up_at_faults(mode.throughput); !held.empty())
         out_ << dim(wrap("  " + mode.mode + ": * " + held, style_.columns, 4)) << "\n";
       if (mode.faults_recovered_after_heal > 0)

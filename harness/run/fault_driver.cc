@@ -262,6 +262,7 @@ std::vector<Firing> FaultDriver::firings() const {
     firing.t0_ns = state.t0_ns;
     firing.healed_ns = state.healed_ns;
     firing.rounds = state.rounds;
+    firing.recent_ns = state.recent_ns;
   }
   return result;
 }
