@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 
 #include "harness/judge/held_up.h"
 #include "harness/judge/verdict.h"
@@ -80,6 +81,29 @@ TEST_F(BusyPlugin, loosens_no_bound_and_its_rate_is_doubted) {
       << rates.limit << " retained";
   EXPECT_NE(of("migrate.retained_bw").verdict, Verdict::kPass) << of("migrate.retained_bw").got;
   EXPECT_NE(judged.verdict, Verdict::kPass);
+}
+
+// The ranks are stopped for 100 of 120 ms, so that they wake late; the runner is not.
+TEST_F(BusyPlugin, wakeup_latency_is_the_runners_and_not_that_of_the_processes_that_load_the_plugin) {
+  scenario_.workload.iters = 20;
+  scenario_.env["BUSYNET_THREADS"] = "0";
+  scenario_.env["BUSYNET_STOP_MS"] = "100";
+  scenario_.env["BUSYNET_WAKEUP"] = out_ + "/wakeup";
+  std::atomic<bool> cancel{false};
+  const RunResult result = run_scenario(scenario_, options_, cancel);
+  const ModeResult& mode = result.modes.at(0);
+  ASSERT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  size_t processes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(out_)) {
+    if (file.path().stem() != "wakeup") continue;
+    double of_rank_ms = 0;
+    ASSERT_TRUE(std::ifstream(file.path()) >> of_rank_ms) << file.path();
+    ++processes;
+    EXPECT_GE(of_rank_ms, 90) << "or it was not stopped";
+    EXPECT_LT(mode.wakeup_ms.p99, of_rank_ms / 2) << "p99, of " << mode.wakeup_ms.n << " ticks";
+  }
+  EXPECT_EQ(processes, 2u) << "the ranks of two nodes";
+  EXPECT_GT(mode.wakeup_ms.n, 0u);
 }
 
 }  // namespace
