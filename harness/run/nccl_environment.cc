@@ -40,7 +40,6 @@ void add_nccl_variables(std::map<std::string, std::string>& environment, const S
   environment["NCCL_NET_GDR_LEVEL"] = "LOC";
   environment["NCCL_GIN_TYPE"] = "2";
   environment["NCCL_GIN_ENABLE"] = "0";
-  environment["NCCL_SHM_DISABLE"] = environment["NCCL_P2P_DISABLE"] = "1";
   environment["NCCL_IB_MERGE_NICS"] = "1";
   if (scenario.fabric.kind == FabricKind::kVhca) {
     environment["NCCL_IB_GID_INDEX"] = "1";
