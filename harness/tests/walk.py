@@ -7,7 +7,9 @@ faults (queue pairs, ports with and without events, blackholes, lost acknowledge
 NICs of either node, often several at a time. At every moment each node keeps one healthy NIC. r2bench's verdict must confirm that the job
 ends without an error, that every element is right, that nothing is lost or delivered twice, and that nothing hangs. A fault without an effect
 (a lost acknowledgement when nothing was in flight) does no harm. If the verdict is unknown for another reason, such as lost trace events or
-an incomplete event log, the walk is `unknown` and none of its faults counts.
+an incomplete event log, the walk is `unknown` and none of its faults counts. If a job exceeds its time limit, but operations end until then,
+each within the stall bound of the one before, and every element is right, the walk is `slow`, not a hang: it is counted apart, not among the
+walks, and none of its faults counts. Its scenario is kept.
 
 Path changes are counted. A fault counts if an unplanned fence on the struck NIC follows within half a second, and the migration to which that
 fence belongs had payload in flight. The sender's event `replayed` shows that: it wrote at least one segment again on another path. A lost
@@ -23,7 +25,7 @@ had run for more than three times the longest finished walk may have been a hang
 bound.) It is counted as `overdue`, too, its scenario is kept, and the exit status is 1.
 
 Exit status: 0 every walk passed, none was overdue and at least --least faults counted, 1 a walk failed or was overdue, or fewer faults
-counted although all walks were judged, 2 a walk was unknown, 64 bad arguments."""
+counted although all walks were judged, 2 a walk was unknown or slow, 64 bad arguments."""
 
 import argparse
 import concurrent.futures
@@ -59,6 +61,7 @@ WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 STALL_S = 10
 COUNTING = "replayed"  # what a path change is, for readers of records; where a record does not say it, any unplanned fence counted
+TOO_LONG = "the job took longer than"  # how r2bench's error begins when the job exceeds its own limit (harness/run/job.cc), and not a bound on a stall
 OVERDUE = 3  # times the longest finished walk
 COMPLETION = 1  # DetectedBy, r2ccl/trace/event.h
 SMALL_MS = 0.03  # of an operation of a few bytes: on a fast machine it takes less, and a walk ends before its last faults; on two cores ten times as much
@@ -209,6 +212,10 @@ class Unknown(str):
     """Why a walk cannot be judged."""
 
 
+class Slow(Unknown):
+    """What a walk says that took too long, but stood still at no time."""
+
+
 def run(r2bench, walk, folder, faults=None, slower=1, keep=None):
     """Runs it, `slower` times slower (--slow-motion). Returns (None or what is wrong, path-changing faults, migrations); a folder of a run
     that goes wrong is kept as keep/walk-SEED-run."""
@@ -244,12 +251,24 @@ def judge(status, said, out, slower):
     with open(os.path.join(out, "events.jsonl"), encoding="utf-8") as handle:
         events = [json.loads(line) for line in handle]
     correctness = mode["metrics"]["correctness"]
+    if is_slow(mode, events, STALL_S * 1000 * slower):
+        return Slow(f"{mode['error'].partition(';')[0]}, but operations went on"), 0, 0
     if mode["outcome"] != "ok" or not correctness["exact"] or result["verdict"] == "fail":
         return f"{mode['outcome']}, verdict {result['verdict']}, {correctness}\n{said}", 0, 0
     doubt = doubt_of(result, mode, events)
     if doubt:
         return Unknown(f"{doubt}\n{said}"), 0, 0
     return None, path_changes(mode["faults"], events, WITHIN_MS * slower), sum(e["event"] == "fence_started" and e["c"] == 0 for e in events)
+
+
+def is_slow(mode, events, stall_ms):
+    """Whether the job was ended by its own limit alone: operations had ended until then, and all that arrived is right."""
+    if mode["outcome"] != "hang" or not (mode["error"] or "").startswith(TOO_LONG) or not mode["metrics"]["correctness"]["exact"]:
+        return False
+    if not events or not mode["iteration_ms"]:
+        return False
+    times = [0, *(begin + ms for begin, ms in zip(mode["iteration_begin_ms"], mode["iteration_ms"])), events[-1]["at_ms"]]
+    return all(later - earlier <= stall_ms for earlier, later in zip(times, times[1:]))
 
 
 def doubt_of(result, mode, events):
@@ -334,8 +353,9 @@ class Tally:
     """What the walks have shown so far."""
 
     def __init__(self):
-        self.total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "unknown": 0, "interrupted": 0, "overdue": 0}
+        self.total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "unknown": 0, "slow": 0, "interrupted": 0, "overdue": 0}
         self.failures = []
+        self.slow = []
         self.interrupted = {}  # by seed: walk, seconds
         self.longest = 0.0  # seconds of a finished walk
 
@@ -344,6 +364,11 @@ class Tally:
         wrong, counted, migrated = found
         if wrong is STOPPED:
             self.interrupted[walk.seed] = walk, seconds
+            return
+        if isinstance(wrong, Slow):
+            self.total["slow"] += 1
+            self.slow.append(walk)
+            print(f"seed {walk.seed}: SLOW, {wrong}", flush=True)
             return
         self.longest = max(self.longest, seconds)
         self.total["walks"] += 1
@@ -427,6 +452,11 @@ def find_overdue(arguments, tally):
         print(f"seed {walk.seed} was interrupted after {seconds:.0f} s, when the longest finished walk had taken {tally.longest:.0f} s: {file}", flush=True)
 
 
+def keep_slow(arguments, tally):
+    for walk in tally.slow:
+        print(f"seed {walk.seed} was slow: {keep_scenario(arguments.keep, walk)}", flush=True)
+
+
 def shrink_failures(arguments, folder, failures):
     for walk in failures if not Jobs.stopped.is_set() else []:
         faults = shrink(arguments.r2bench, walk, folder, arguments.tries, arguments.slower)
@@ -438,7 +468,7 @@ def add_record(arguments, seconds, tally):
     line = {"date": origin.today(), "commit": origin.of_program(arguments.r2bench), "fabric": arguments.fabric, "slower": arguments.slower,
             "first_seed": arguments.seed, "faults_per_walk": arguments.faults, "also": arguments.also, "mode": arguments.mode, "small": arguments.small,
             "cores": len(os.sched_getaffinity(0)), "counting": COUNTING, "seconds": round(seconds), **tally.total,
-            "interrupted_seeds": sorted(tally.interrupted)}
+            "interrupted_seeds": sorted(tally.interrupted), "slow_seeds": sorted(walk.seed for walk in tally.slow)}
     with open(arguments.record, "a", encoding="utf-8") as handle:
         handle.write(json.dumps(line) + "\n")
 
@@ -454,15 +484,17 @@ def main():
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
         run_walks(arguments, folder, start, tally)
         find_overdue(arguments, tally)
+        keep_slow(arguments, tally)
         shrink_failures(arguments, folder, tally.failures)
     total = tally.total
-    print("walks {walks}, failed {failed}, unknown {unknown}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
+    print("walks {walks}, failed {failed}, unknown {unknown}, slow {slow}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
           "migrations of ends {migrations}".format(**total))
     if arguments.record:
         add_record(arguments, time.monotonic() - start, tally)
-    if tally.failures or total["overdue"] or (total["path_changes"] < arguments.least and not total["unknown"]):
+    unjudged = total["unknown"] + total["slow"]
+    if tally.failures or total["overdue"] or (total["path_changes"] < arguments.least and not unjudged):
         return 1
-    return 2 if total["unknown"] else 0
+    return 2 if unjudged else 0
 
 
 if __name__ == "__main__":

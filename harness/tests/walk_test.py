@@ -43,7 +43,8 @@ FAKE = """\
         result["runs"][0]["metrics"]["correctness"] = {{"exact": False, "wrong_elements": 1}}
     with open(os.path.join(out, "result.json"), "w") as file:
         json.dump(result, file)
-    open(os.path.join(out, "events.jsonl"), "w").close()
+    with open(os.path.join(out, "events.jsonl"), "w") as file:
+        file.write({events!r})
     sys.exit(1 if fails else 0)
 """
 
@@ -57,12 +58,12 @@ def result(verdict="pass", doubts=(), planned=40, witnessed=40, trace_lost=0, le
 class Fake:
     """A program in the place of r2bench, in a folder of its own. It fails when all of `needed` are in the scenario, and hangs with the seeds `hanging`."""
 
-    def __init__(self, needed=(), hanging=(), says=None):
+    def __init__(self, needed=(), hanging=(), says=None, says_event=None):
         self.folder = tempfile.TemporaryDirectory(prefix="r2bench-walk-test-")
         self.path, self.runs_file = (os.path.join(self.folder.name, name) for name in ("fake", "runs"))
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(FAKE).format(python=sys.executable, runs=self.runs_file, needed=list(needed), hanging=[str(seed) for seed in hanging],
-                                                            result=json.dumps(says or result())))
+                                                            result=json.dumps(says or result()), events=json.dumps(says_event) + "\n" if says_event else ""))
         os.chmod(self.path, 0o755)
 
     def __enter__(self):
@@ -214,13 +215,68 @@ class Judging(unittest.TestCase):
             self.assertEqual((changes, migrated), (0, 0))
 
     def test_the_exit_status_tells_failed_from_unknown(self):
-        for says, wanted, words in ((result(), 0, "failed 0, unknown 0"), (result(verdict="fail"), 1, "failed 2, unknown 0"),
+        for says, wanted, words in ((result(), 0, "failed 0, unknown 0, slow 0"), (result(verdict="fail"), 1, "failed 2, unknown 0, slow 0"),
                                     (result(trace_lost=1), 2, "failed 0, unknown 2")):
             with Fake(says=says) as fake:
                 done = subprocess.run([sys.executable, WALK, fake.path, "--walks", "2", "--seed", "1", "--least", "0", "--tries", "0",
                                        "--keep", fake.folder.name], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, wanted, done.stdout + done.stderr)
             self.assertIn(words, done.stdout)
+
+
+class Slow(unittest.TestCase):
+    """Operations of 2 s each until the job's limit."""
+
+    def says(self, error=walk.TOO_LONG + " 170 s; node0/rank0 has begun 86", ends_ms=None, exact=True):
+        told = result(verdict="fail", exact=exact, written=1)
+        ends = ends_ms or [2000 * i for i in range(1, 86)]
+        told["runs"][0] |= {"outcome": "hang", "error": error, "iteration_begin_ms": [end - 2000 for end in ends], "iteration_ms": [2000] * len(ends)}
+        return told
+
+    def judged(self, told, slower=1):
+        with tempfile.TemporaryDirectory() as out:
+            for name, text in (("result.json", json.dumps(told)), ("events.jsonl", json.dumps({"event": "channel_closing", "at_ms": 171000, "c": 0}) + "\n")):
+                with open(os.path.join(out, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            return walk.judge(1, "", out, slower)[0]
+
+    def test_a_job_whose_operations_go_on_until_its_limit_is_slow(self):
+        self.assertIsInstance(self.judged(self.says()), walk.Slow)
+
+    def test_the_runner_says_it_in_these_words(self):
+        with open(os.path.join(os.path.dirname(WALK), "..", "run", "job.cc"), encoding="utf-8") as file:
+            self.assertIn(f'end_with(Outcome::kHang,\n             "{walk.TOO_LONG} ', file.read())
+
+    def test_a_job_that_stood_still_is_a_hang(self):
+        for why, told in (("nothing moved", self.says(error="nothing moved for 10000 ms")),
+                          ("until the limit", self.says(ends_ms=[2000 * i for i in range(1, 80)])),  # 158 s, and 13 s of nothing
+                          ("in between", self.says(ends_ms=[2000 * i for i in range(1, 86) if not 20 <= i < 25])),  # 12 s from one to the next
+                          ("from the beginning", self.says(ends_ms=[12000 + 2000 * i for i in range(1, 80)])),
+                          ("nothing ended", self.says(ends_ms=[171000])),
+                          ("wrong data", self.says(exact=False))):
+            with self.subTest(why=why):
+                wrong = self.judged(told)
+                self.assertIn("hang, verdict fail", wrong)
+                self.assertNotIsInstance(wrong, walk.Unknown)
+
+    def test_the_bound_is_that_of_the_slow_motion(self):
+        told = self.says(ends_ms=[2000 * i for i in range(1, 80)])
+        self.assertIsInstance(self.judged(told, slower=2), walk.Slow)
+
+    def test_it_is_no_passed_walk_and_counted_apart(self):
+        told = self.says()
+        told["runs"][0]["events"]["written"] = 0
+        with Fake(says=told, says_event={"event": "channel_closing", "at_ms": 171000, "c": 0}) as fake:
+            record = os.path.join(fake.folder.name, "record.jsonl")
+            done = subprocess.run([sys.executable, WALK, fake.path, "--walks", "2", "--seed", "70001", "--record", record, "--keep", fake.folder.name],
+                                  capture_output=True, text=True, check=False)
+            with open(record, encoding="utf-8") as file:
+                line = json.loads(file.read())
+            kept = sorted(name for name in os.listdir(fake.folder.name) if name.endswith(".yaml"))
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual((line["walks"], line["faults"], line["failed"], line["unknown"], line["slow"], line["slow_seeds"]), (0, 0, 0, 0, 2, [70001, 70002]))
+        self.assertIn("walks 0, failed 0, unknown 0, slow 2", done.stdout)
+        self.assertEqual(kept, ["walk-70001.yaml", "walk-70002.yaml"])
 
 
 class Interrupting(unittest.TestCase):
