@@ -81,12 +81,31 @@ nlohmann::json parameters_of(const FaultKind& kind) {
   return all;
 }
 
+const char* to_string(faultinject::Strikes strikes) {
+  switch (strikes) {
+    case faultinject::Strikes::kAnything:
+      return "anything";
+    case faultinject::Strikes::kSetUp:
+      return "set_up";
+    case faultinject::Strikes::kWork:
+      return "work";
+    case faultinject::Strikes::kMessages:
+      return "messages";
+    case faultinject::Strikes::kReceives:
+      return "receives";
+    case faultinject::Strikes::kTwoQueuePairs:
+      return "two_queue_pairs";
+  }
+  return "?";
+}
+
 nlohmann::json examples_of(const FaultKind& kind) {
   nlohmann::json all = nlohmann::json::array();
   for (const faultinject::Example& example : kind.examples)
     all.push_back({{"name", kind.name + std::string(example.suffix)},
                    {"parameters", example.parameters},
-                   {"harm", to_string(example.harm)}});
+                   {"harm", to_string(example.harm)},
+                   {"strikes", to_string(example.strikes)}});
   return all;
 }
 

@@ -54,9 +54,15 @@ LASTING = fault_kinds.names(takes="port", ends="when_healed")
 GONE = fault_kinds.names(takes="port", ends="never_for_job")
 FLAP_MS = {"down": 10, "up": 20, "count": 3}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
-# They strike only while a job connects, or what they do shows in no result of a job.
-NOT_WALKED = {"async_event", "connect_fail", "gid_change", "noop", "reg_fail", "reorder"}
-ALSO = sorted(fault_kinds.names(outside=False) - set(USUAL) - NOT_WALKED | {"one_way"})  # a new kind is walked unless NOT_WALKED names it
+
+
+def is_walked(kind):
+    """Whether a kind takes something of a NIC, or harms work under way: others strike only while a job connects, or show in no result of a job."""
+    return not kind["outside"] and (kind["takes"] != "nothing" or any(
+        example["harm"] in ("breaks", "may_break") and example["strikes"] not in ("anything", "set_up") for example in kind["examples"]))
+
+
+ALSO = sorted({name for name, kind in fault_kinds.KINDS.items() if is_walked(kind)} - set(USUAL) | {"one_way"})
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 STALL_S = 10

@@ -134,6 +134,23 @@ class NewKinds(unittest.TestCase):
         self.assertEqual(self.said("after_strikes", ["count: 2", "status: X"]), {", count: 2", ", status: X"})
         self.assertEqual(self.said("after_strikes", []), {""})
 
+    def test_it_is_walked_if_it_takes_something_of_a_nic_or_harms_work_under_way(self):
+        def walked(takes, harm, strikes, outside=False):
+            return walk.is_walked({"takes": takes, "outside": outside, "examples": [{"harm": harm, "strikes": strikes}]})
+
+        self.assertTrue(walked("port", "breaks", "anything"))
+        self.assertTrue(walked("speed", "harmless", "work"))
+        self.assertTrue(walked("nothing", "may_break", "receives"))
+        self.assertFalse(walked("nothing", "may_break", "set_up"))
+        self.assertFalse(walked("nothing", "may_break", "anything"))
+        self.assertFalse(walked("nothing", "harmless", "two_queue_pairs"))
+        self.assertFalse(walked("nothing", "none", "work"))
+        self.assertFalse(walked("port", "breaks", "anything", outside=True))
+
+    def test_what_shows_only_while_a_job_connects_or_nowhere_is_not_walked(self):
+        self.assertEqual(walk.fault_kinds.names(outside=False) - set(walk.ALSO) - set(walk.USUAL),
+                         {"async_event", "connect_fail", "gid_change", "noop", "reg_fail", "reorder"})
+
     def test_all_kinds_that_are_walked_are_declared_or_made_of_one_that_is(self):
         for kind in walk.ALSO + walk.USUAL:
             self.assertIn("blackhole" if kind == "one_way" else kind, walk.fault_kinds.KINDS)
