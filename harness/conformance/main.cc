@@ -98,68 +98,86 @@ void print(const nlohmann::json& json, int fd) {
   }
 }
 
+/// The command line.
+struct Arguments {
+  std::string a, b;                 ///< devices
+  std::vector<std::string> chosen;  ///< cases whose names begin with one of these; none: all
+  std::string strike;               ///< 'event' or a shell command; empty: no fault
+  StrikeOptions options;
+  unsigned carry_ms = 0;
+  int json_fd = STDOUT_FILENO;
+  bool list = false;
+};
+
+int strike(const Arguments& arguments) {
+  StrikeOptions options = arguments.options;
+  if (options.slowed_to.count() > 0) options.timeout = 18;      // what is slow must not look dead
+  if (options.passes) options.timeout = 19, options.retry = 6;  // 15 s
+  options.strike = [&] { strike_by(arguments.strike); };
+  try {
+    Device device_a(arguments.a), device_b(arguments.b);
+    print(what_a_program_sees(device_a, device_b, options), arguments.json_fd);
+  } catch (const std::exception& reason) {
+    print({{"broken", reason.what()}}, arguments.json_fd);
+    return 1;
+  }
+  return 0;
+}
+
+int carry(const Arguments& arguments) {
+  Device device_a(arguments.a), device_b(arguments.b);
+  const std::chrono::milliseconds time(arguments.carry_ms);
+  print({{"bits_per_s", carried_bits_per_s(device_a, device_b, time)}}, arguments.json_fd);
+  return 0;
+}
+
+int run_cases(const Arguments& arguments) {
+  const auto wanted = [&](const Case& which) {
+    const auto& chosen = arguments.chosen;
+    return chosen.empty() || std::any_of(chosen.begin(), chosen.end(), [&](const std::string& prefix) {
+             return which.name.starts_with(prefix);
+           });
+  };
+  nlohmann::json results = nlohmann::json::array();
+  for (const Case& which : all_cases()) {
+    if (!wanted(which)) continue;
+    if (arguments.list) {
+      std::cout << which.name << "\n";
+      continue;
+    }
+    std::cout << (arguments.json_fd == STDOUT_FILENO ? "" : which.name + "\n") << std::flush;
+    results.push_back(run_apart(which, arguments.a, arguments.b));
+  }
+  if (!arguments.list) print(results, arguments.json_fd);
+  return 0;
+}
+
 int program(int argc, char** argv) {
   CLI::App app(
       "Runs verbs cases between two RDMA devices and prints what was observed, as JSON. `r2bench "
       "conformance` uses it.");
-  std::string a, b, strike;
-  std::vector<std::string> chosen;
-  StrikeOptions options;
-  app.add_option("--a", a, "Device of the initiator")->required();
-  app.add_option("--b", b, "Device of the target (may be the same)")->required();
-  app.add_option("--case", chosen, "Run only cases whose names begin with this");
-  app.add_option("--strike", strike,
+  Arguments arguments;
+  app.add_option("--a", arguments.a, "Device of the initiator")->required();
+  app.add_option("--b", arguments.b, "Device of the target (may be the same)")->required();
+  app.add_option("--case", arguments.chosen, "Run only cases whose names begin with this");
+  app.add_option("--strike", arguments.strike,
                  "Record what a program sees of one fault, made by 'event' (the injector's event) or by this "
                  "shell command");
   unsigned slowed_ms = 0;
   app.add_option("--slowed-to", slowed_ms,
                  "With --strike, for a rate limit or a delay: nothing breaks; traffic must take at least "
                  "this long, in ms");
-  app.add_flag("--passes", options.passes,
+  app.add_flag("--passes", arguments.options.passes,
                "With --strike: the fault ends before the retries are exhausted, and traffic continues");
-  unsigned carry_ms = 0;
-  app.add_option("--carry", carry_ms, "Only measure how much the two devices carry, for this long, in ms");
-  int json_fd = STDOUT_FILENO;
-  app.add_option("--json-fd", json_fd, "File descriptor to which the JSON is written");
-  bool list = false;
-  app.add_flag("--list", list, "Only print the names of the cases");
+  app.add_option("--carry", arguments.carry_ms,
+                 "Only measure how much the two devices carry, for this long, in ms");
+  app.add_option("--json-fd", arguments.json_fd, "File descriptor to which the JSON is written");
+  app.add_flag("--list", arguments.list, "Only print the names of the cases");
   CLI11_PARSE(app, argc, argv);
-  options.slowed_to = std::chrono::milliseconds(slowed_ms);
-  if (slowed_ms > 0) options.timeout = 18;                      // what is slow must not look dead
-  if (options.passes) options.timeout = 19, options.retry = 6;  // 15 s
-  if (!strike.empty()) {
-    options.strike = [&] { strike_by(strike); };
-    try {
-      Device device_a(a), device_b(b);
-      print(what_a_program_sees(device_a, device_b, options), json_fd);
-    } catch (const std::exception& reason) {
-      print({{"broken", reason.what()}}, json_fd);
-      return 1;
-    }
-    return 0;
-  }
-  if (carry_ms > 0) {
-    Device device_a(a), device_b(b);
-    print({{"bits_per_s", carried_bits_per_s(device_a, device_b, std::chrono::milliseconds(carry_ms))}},
-          json_fd);
-    return 0;
-  }
-  nlohmann::json results = nlohmann::json::array();
-  for (const Case& which : all_cases()) {
-    const bool wanted =
-        chosen.empty() || std::any_of(chosen.begin(), chosen.end(), [&](const std::string& prefix) {
-          return which.name.starts_with(prefix);
-        });
-    if (!wanted) continue;
-    if (list) {
-      std::cout << which.name << "\n";
-      continue;
-    }
-    std::cout << (json_fd == STDOUT_FILENO ? "" : which.name + "\n") << std::flush;
-    results.push_back(run_apart(which, a, b));
-  }
-  if (!list) print(results, json_fd);
-  return 0;
+  arguments.options.slowed_to = std::chrono::milliseconds(slowed_ms);
+  if (!arguments.strike.empty()) return strike(arguments);
+  if (arguments.carry_ms > 0) return carry(arguments);
+  return run_cases(arguments);
 }
 
 }  // namespace
