@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/hosts/remote_host.h"
 #include "harness/launch/rendezvous.h"
 #include "r2ccl/base/clock.h"
@@ -26,14 +27,6 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 const std::string kSecret = "0123456789abcdef";
-
-template <typename Condition>
-bool eventually(Condition condition) {
-  for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;
-       std::this_thread::sleep_for(1ms))
-    if (condition()) return true;
-  return false;
-}
 
 bool alive(pid_t pid) { return kill(pid, 0) == 0; }
 

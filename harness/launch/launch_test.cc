@@ -15,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/launch/bootstrap.h"
 #include "harness/launch/output.h"
 #include "harness/launch/process.h"
@@ -36,15 +37,6 @@ std::string content(const std::string& path) {
 
 ProcessSpec shell(const std::string& script, int output) {
   return {"/bin/sh", {"-c", script}, current_environment(), output, -1};
-}
-
-/// Bounded wait for something that another process does.
-template <typename Condition>
-bool eventually(Condition condition) {
-  for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;
-       std::this_thread::sleep_for(2ms))
-    if (condition()) return true;
-  return false;
 }
 
 TEST(ShellQuoted, is_one_word_for_sh_whatever_characters_it_has) {

@@ -112,8 +112,8 @@ TEST_F(Killed, nothing_is_left_after_100_kills_of_whatever_is_injected_or_inject
 
     const std::string witness = folder + "/witness.json";
     Command& one = write_bw({"--node", "node0"}, {});
-    ASSERT_TRUE(
-        eventually([&] { return somebody_listens_on_tcp(atoi(program_port.c_str())); }, kBoundSeconds))
+    ASSERT_TRUE(eventually([&] { return somebody_listens_on_tcp(atoi(program_port.c_str())); },
+                           std::chrono::seconds(kBoundSeconds)))
         << one.output();
     const std::string plan = file("plan.yaml", "- " + std::string(fault(round)) + "\n");
     Command& other = write_bw({"--node", "node1", "--plan", plan, "--witness", witness}, {"localhost"});
@@ -121,7 +121,8 @@ TEST_F(Killed, nothing_is_left_after_100_kills_of_whatever_is_injected_or_inject
     const auto victim = Victim(round % kKinds);
     switch (victim) {
       case kProgram: {
-        ASSERT_TRUE(eventually([&] { return programs().size() == 2; }, kBoundSeconds)) << other.output();
+        ASSERT_TRUE(eventually([&] { return programs().size() == 2; }, std::chrono::seconds(kBoundSeconds)))
+            << other.output();
         wait_ms(millis(400));
         const auto all = programs();
         if (all.empty()) break;
@@ -175,7 +176,8 @@ TEST_F(Killed, nothing_is_left_after_100_kills_of_whatever_is_injected_or_inject
     std::error_code none;
     for (const auto& entry : fs::directory_iterator(folder)) fs::remove(entry.path(), none);
 
-    ASSERT_TRUE(eventually([&] { return processes_with(name).empty() && programs().empty(); }, kBoundSeconds))
+    ASSERT_TRUE(eventually([&] { return processes_with(name).empty() && programs().empty(); },
+                           std::chrono::seconds(kBoundSeconds)))
         << processes_with(name).size() << " commands and " << programs().size() << " programs are left";
     ASSERT_FALSE(listens(name)) << "the name is still taken";
     for (const Memory& memory : memories)

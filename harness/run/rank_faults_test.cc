@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/hosts/local_rank.h"
 #include "harness/run/testing/fault_driver_fixture.h"
 
@@ -14,15 +15,6 @@ namespace r2bench {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Bounded wait for what another process comes to by itself.
-template <typename Condition>
-bool eventually(Condition condition) {
-  for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;
-       std::this_thread::yield())
-    if (condition()) return true;
-  return false;
-}
 
 class RankFaults : public FaultDriverTest {
  protected:

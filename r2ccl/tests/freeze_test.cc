@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/testing/eventually.h"
 #include "r2ccl/tests/testing/faulting_net.h"
 #include "r2ccl/tests/testing/frozen_driver.h"
 #include "r2ccl/tests/testing/traffic.h"
@@ -14,17 +15,6 @@ namespace {
 using namespace testing_support;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-template <typename Condition>
-bool eventually(Condition holds) {
-  const auto deadline = Clock::now() + 30s;
-  while (!holds()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
-
 
 /// Tests an open request until the channel fails; the error, or none after 30 s.
 Error until_failure(Net& net, Request* request) {

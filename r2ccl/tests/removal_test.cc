@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/testing/eventually.h"
 #include "r2ccl/tests/testing/faulty_driver.h"
 #include "r2ccl/tests/testing/traffic.h"
 
@@ -19,16 +20,6 @@ using namespace testing_support;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Answer = FaultyDriver::Answer;
-
-template <typename Condition>
-bool eventually(Condition holds) {
-  const auto deadline = Clock::now() + 30s;
-  while (!holds()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

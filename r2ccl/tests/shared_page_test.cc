@@ -23,21 +23,16 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/service/node_demand.h"
+#include "r2ccl/tests/testing/eventually.h"
 
 namespace r2ccl {
 namespace {
 
+using testing_support::eventually;
+
 constexpr size_t kBytes = 4096;
 
 std::string unique(const char* what) { return std::string(what) + std::to_string(getpid()); }
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 20000; ++i) {
-    if (condition()) return true;
-    usleep(1000);
-  }
-  return false;
-}
 
 std::atomic<uint64_t>& word(const control::SharedPage& page, size_t at) {
   return static_cast<std::atomic<uint64_t>*>(page.memory())[at];

@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/control/control_socket.h"
 #include "harness/vhca/testing/free_port.h"
 
@@ -53,16 +54,6 @@ inline bool installed(const std::string& program) {
 #define FAIL_UNLESS_INSTALLED(program, package) \
   if (!installed(program))                      \
   GTEST_FAIL() << program << " is not installed, so nothing was shown: apt-get install " << package
-
-template <typename Condition>
-bool eventually(Condition condition, int seconds = 20) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 inline std::string contents(const std::string& path) {
   std::ifstream file(path);
@@ -155,11 +146,13 @@ class Command {
   }
   std::string output() const { return contents(output_); }
   bool says(const std::string& text, int seconds = 20) const {
-    return eventually([&] { return output().find(text) != std::string::npos; }, seconds);
+    return eventually([&] { return output().find(text) != std::string::npos; },
+                      std::chrono::seconds(seconds));
   }
   /// Waits for its end: the exit status, 128 + signal, -1 when it took longer than `seconds`.
   int status(int seconds = 30) {
-    const bool over = ended_ || eventually([&] { return waitpid(pid_, &status_, WNOHANG) == pid_; }, seconds);
+    const bool over = ended_ || eventually([&] { return waitpid(pid_, &status_, WNOHANG) == pid_; },
+                                           std::chrono::seconds(seconds));
     if (!over) return -1;
     ended_ = true;
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
