@@ -9,6 +9,7 @@
 #include "harness/vhca/abi/device.h"
 #include "harness/vhca/abi/extended_cq.h"
 #include "harness/vhca/abi/extended_qp.h"
+#include "harness/vhca/abi/guarded.h"
 #include "harness/vhca/queues/completion.h"
 #include "harness/vhca/queues/post_send.h"
 #include "harness/vhca/queues/queue_pair.h"
@@ -39,17 +40,6 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   std::memset(out, 0, size);
   std::memcpy(out, &attr, std::min(size, sizeof attr));
   return 0;
-}
-
-// Out of memory is the only exception there is; nothing throws across this line.
-template <typename F>
-auto guarded(F&& f) noexcept -> decltype(f()) {
-  try {
-    return f();
-  } catch (const std::exception&) {
-    errno = ENOMEM;
-    return nullptr;
-  }
 }
 
 ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* init) {

@@ -13,6 +13,7 @@
 
 #include "harness/vhca/abi/address_handle.h"
 #include "harness/vhca/abi/device.h"
+#include "harness/vhca/abi/guarded.h"
 #include "harness/vhca/abi/memory_region.h"
 #include "harness/vhca/process/addresses.h"
 #include "harness/vhca/process/async.h"
@@ -23,16 +24,7 @@
 
 namespace {
 
-// Runs f; out of memory (the only exception there is) becomes ENOMEM and a null pointer.
-template <typename F>
-auto guarded(F&& f) noexcept -> decltype(f()) {
-  try {
-    return f();
-  } catch (const std::exception&) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-}
+using vhca::guarded;
 
 template <typename T>
 T* refuse() {

@@ -19,14 +19,6 @@ class SharedReceive : public ::testing::Test {
   FabricHost fabric_ = make_fabric(4, 2);
 };
 
-ibv_async_event wait_async(Endpoint& e) {
-  pollfd fd{e.context()->async_fd, POLLIN, 0};
-  VHCA_REQUIRE_EQ(::poll(&fd, 1, 20'000), 1);
-  ibv_async_event event;
-  VHCA_REQUIRE_EQ(ibv_get_async_event(e.context(), &event), 0);
-  return event;
-}
-
 TEST_F(SharedReceive, requests_are_taken_in_order_by_whichever_qp_needs_one) {
   run([] {
     Endpoint server({.nic = 0, .srq_wr = 16});

@@ -481,6 +481,14 @@ inline void connect(Endpoint& a, Endpoint& b) {
   a.connect(b.address());
   b.connect(a.address());
 }
+// The next asynchronous event of the endpoint's device.
+inline ibv_async_event wait_async(Endpoint& e) {
+  pollfd fd{e.context()->async_fd, POLLIN, 0};
+  VHCA_REQUIRE_EQ(::poll(&fd, 1, 20'000), 1);
+  ibv_async_event event;
+  VHCA_REQUIRE_EQ(ibv_get_async_event(e.context(), &event), 0);
+  return event;
+}
 // Two processes exchange what connect_over() sends.
 inline void introduce(const Process& a, const Process& b) {
   const auto address_a = a.wire().receive<Address>();

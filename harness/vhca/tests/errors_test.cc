@@ -21,14 +21,6 @@ class Errors : public ::testing::Test {
   FabricHost fabric_ = make_fabric(2, 2);
 };
 
-ibv_async_event wait_async(Endpoint& e) {
-  pollfd fd{e.context()->async_fd, POLLIN, 0};
-  VHCA_REQUIRE_EQ(::poll(&fd, 1, 10'000), 1);
-  ibv_async_event event;
-  VHCA_REQUIRE_EQ(ibv_get_async_event(e.context(), &event), 0);
-  return event;
-}
-
 void expect_access_error(Endpoint& a, Endpoint& b, Endpoint::Work bad) {
   b.post_recv(70);
   bad.id = 1;

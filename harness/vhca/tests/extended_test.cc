@@ -23,14 +23,6 @@ class Extended : public ::testing::Test {
   FabricHost fabric_ = make_fabric(2, 2);
 };
 
-ibv_async_event wait_async(Endpoint& e) {
-  pollfd fd{e.context()->async_fd, POLLIN, 0};
-  VHCA_REQUIRE_EQ(::poll(&fd, 1, 20'000), 1);
-  ibv_async_event event;
-  VHCA_REQUIRE_EQ(ibv_get_async_event(e.context(), &event), 0);
-  return event;
-}
-
 ibv_qp_ex* begin(Endpoint& e, std::uint64_t id, unsigned flags = IBV_SEND_SIGNALED) {
   ibv_qp_ex* qp = ibv_qp_to_qp_ex(e.qp());
   VHCA_REQUIRE(qp != nullptr);
