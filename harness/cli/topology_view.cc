@@ -20,12 +20,14 @@
 #include "harness/report/table.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"
+#include "r2ccl/topology/pci_bridge.h"
 #include "r2ccl/topology/topology.h"
 
 namespace r2bench {
 namespace {
 
 using r2ccl::topology::Distance;
+using r2ccl::topology::is_pci_bridge;
 
 struct Destroy {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
@@ -63,10 +65,6 @@ std::string bus_id_of(hwloc_obj_t object) {
   std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", unsigned(pci.domain), unsigned(pci.bus),
                 unsigned(pci.dev), unsigned(pci.func));
   return text;
-}
-
-bool is_pci_bridge(hwloc_obj_t object) {
-  return object->type == HWLOC_OBJ_BRIDGE && object->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
 }
 
 /// PCI base classes: 0x02 network, 0x03 display, 0x12 accelerators. What a server has for its console is no

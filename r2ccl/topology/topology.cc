@@ -17,6 +17,7 @@
 #include <sstream>
 #include <utility>
 
+#include "r2ccl/topology/pci_bridge.h"
 #include "r2ccl/topology/pci_path.h"
 
 namespace r2ccl::topology {
@@ -75,10 +76,6 @@ int numa_node_of_device(hwloc_topology_t topology, hwloc_obj_t device) {
   const hwloc_obj_t locality = hwloc_get_non_io_ancestor_obj(topology, device);
   if (!locality || !locality->nodeset || hwloc_bitmap_weight(locality->nodeset) != 1) return -1;
   return hwloc_bitmap_first(locality->nodeset);
-}
-
-bool is_pci_bridge(hwloc_obj_t object) {
-  return object->type == HWLOC_OBJ_BRIDGE && object->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
 }
 
 Distance distance(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b) {
