@@ -12,7 +12,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/judge/fault_times.h"
-#include "harness/report/testing/sample_result.h"
+#include "harness/measure/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

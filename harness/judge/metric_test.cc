@@ -9,13 +9,13 @@
 #include <sstream>
 
 #include "harness/judge/job_record.h"
-#include "harness/report/testing/sample_result.h"
+#include "harness/measure/testing/sample_result.h"
 
 namespace r2bench {
 namespace metrics_of {
 std::vector<Metric> of_the_page();           // README.md's slowest()
 std::vector<Metric> measured_of_the_page();  // and its quiet()
-}
+}  // namespace metrics_of
 namespace {
 
 TEST(Metrics, are_declared_once_and_whole) {

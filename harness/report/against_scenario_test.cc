@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/measure/testing/sample_result.h"
 #include "harness/report/recheck.h"
 #include "harness/report/testing/judged_json.h"
-#include "harness/report/testing/sample_result.h"
 #include "harness/scenario/load.h"
 
 namespace r2bench {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/measure/testing/sample_result.h"
 #include "harness/report/testing/judged_json.h"
 #include "harness/report/testing/sample_pairs.h"
-#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

@@ -11,13 +11,13 @@
 #include <set>
 #include <sstream>
 
+#include "harness/measure/testing/sample_result.h"
 #include "harness/report/consistency.h"
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
 #include "harness/report/schema.h"
 #include "harness/report/testing/judged_json.h"
 #include "harness/report/testing/sample_pairs.h"
-#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

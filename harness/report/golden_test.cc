@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "harness/base/format.h"
+#include "harness/measure/testing/sample_result.h"
 #include "harness/report/events.h"
 #include "harness/report/junit.h"
 #include "harness/report/terminal.h"
-#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "harness/measure/statistics.h"
+#include "harness/measure/testing/sample_result.h"
 #include "harness/report/schema.h"
-#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <fstream>
 
+#include "harness/measure/testing/sample_result.h"
 #include "harness/report/json.h"
 #include "harness/report/nccl_tests.h"
-#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

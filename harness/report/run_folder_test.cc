@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "harness/report/testing/sample_result.h"
+#include "harness/measure/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "harness/cli/commands.h"
-#include "harness/report/testing/sample_result.h"
+#include "harness/measure/testing/sample_result.h"
 
 namespace r2bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sample run of the reports, judged.
+// The sample run, judged.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/judge/verdict.h"
-#include "harness/report/testing/sample_result.h"
+#include "harness/measure/testing/sample_result.h"
 
 namespace r2bench {
 

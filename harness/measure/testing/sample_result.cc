@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/report/testing/sample_result.h"
+#include "harness/measure/testing/sample_result.h"
 
 #include <cmath>
 

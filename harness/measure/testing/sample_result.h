@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run as it might have been, for the tests of the reports: two modes, one fault, all fields filled.
+// A run as it might have been, for the tests of verdicts and reports: two modes, one fault, all fields
+// filled.
 #pragma once
 
 #include "harness/measure/result.h"
