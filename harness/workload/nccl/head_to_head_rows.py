@@ -8,6 +8,8 @@ MIB = 1024 * 1024
 # What a mode of the scenario is called, and what it is.
 TRANSPORTS = {
     "ib": "{mode: baseline, label: ib, transport: ib}",
+    # Each NIC for itself, as the plugin has them: NCCL then gives channels to both, and ranks of one node send over different ones. It has no failover then.
+    "ib_unmerged": "{mode: baseline, label: ib_unmerged, transport: ib, env: {NCCL_IB_MERGE_NICS: 0, NCCL_NET_FORCE_MERGE: '', NCCL_TOPO_FILE: ''}}",
     "ib_failover": "{mode: baseline, label: ib_failover, transport: ib_failover}",
     "r2ccl_baseline": "{mode: baseline, label: r2ccl_baseline}",
     "r2ccl_migrate": "{mode: migrate, label: r2ccl_migrate}",
@@ -116,11 +118,12 @@ COST = ["ib", "r2ccl_baseline", "r2ccl_migrate", "r2ccl_balance"]
 def cost_table(arguments, seeds, sizes):
     """Another transport begins with each seed, so that none is always the one after a row of the same other."""
     found = []
+    transports = COST + (["ib_unmerged"] if arguments.ranks_per_node > 1 else [])
     for seed in seeds:
-        first = (seed - 1) % len(COST)
+        first = (seed - 1) % len(transports)
         for count in sizes:
             iters = 2000 if count <= MIB else max(20, min(200, 8 * 1024 * MIB // count))
-            for transport in COST[first:] + COST[:first]:
+            for transport in transports[first:] + transports[:first]:
                 found.append(row("cost", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=iters, verify=False, warmup=20, library=arguments.library))
     return found
 
