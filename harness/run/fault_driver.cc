@@ -199,8 +199,10 @@ void FaultDriver::arm_pending(uint64_t now_ns) {
     const bool near = collector_.begun_by_any() + 3 >= pending.iteration;
     // Ranks that count operations themselves fire it at the very begin; a command's are known here alone.
     const bool ranks_count = scenario_.workload.engine != Engine::kExec;
+    // Later iterations meet its trigger again.
+    const bool anew = pending.spec.repeat > 1 && pending.spec.every.count() == 0;
     if (ranks_count && near &&
-        (trigger.phase_up_to.count() > 0 || (operation_ns > 0 && operation_ns < kShortOperationNs))) {
+        (trigger.phase_up_to.count() > 0 || anew || (operation_ns > 0 && operation_ns < kShortOperationNs))) {
       firing.board_id = board_.arm(pending.spec);  // the scenario's own phase stands
     } else if (collector_.begun_by_all() > pending.iteration) {
       trigger = Trigger{};

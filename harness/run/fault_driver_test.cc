@@ -97,6 +97,26 @@ TEST_F(FaultDriverTest, a_phase_of_the_scenarios_own_stands) {
   EXPECT_EQ(board.spec(1).trigger.phase_up_to, 20ms);
 }
 
+// Without `every` each repetition waits for the trigger, which a later iteration meets again.
+TEST_F(FaultDriverTest, a_fault_that_repeats_with_later_iterations_keeps_its_trigger) {
+  for (const auto every : {0ms, 2000ms}) {
+    scenario.faults = {on("iteration", 10)};
+    scenario.faults[0].repeat = 3;
+    scenario.faults[0].every = every;
+    const uint32_t id = board.armed() + 1;
+    start();
+    run(12);
+    tick();
+    ASSERT_EQ(board.armed(), id);
+    EXPECT_EQ(board.spec(id).trigger.kind == Trigger::Kind::kEvent, every == 0ms);
+    EXPECT_EQ(board.spec(id).repeat, 3u);
+    if (every == 0ms) {
+      board.event("iteration", 13);
+      EXPECT_TRUE(fired(id));
+    }
+  }
+}
+
 TEST_F(FaultDriverTest, a_fault_upon_another_waits_for_its_event_in_every_round) {
   scenario.faults = {fault(Trigger::Kind::kManual), on("migration_started")};
   start(2);

@@ -137,6 +137,10 @@ void check_faults(Document& document, const YAML::Node& root, const Scenario& sc
       continue;
     if (counted && fault.trigger.value.value_or(0) >= static_cast<uint64_t>(scenario.workload.iters))
       document.report_line(fault.line, fault.column, too_late(fault.name, *fault.trigger.value, scenario));
+    if (!counted && fault.repeat > 1 && fault.every.count() == 0)
+      document.report_line(fault.line, fault.column,
+                           "the iterations of a command trigger '" + fault.name +
+                               "' only once; say how long after it the next time is, e.g. every: 2 s");
   }
   const YAML::Node faults = std::as_const(root)["faults"];
   for (const RankFault& fault : scenario.rank_faults) {

@@ -95,6 +95,10 @@ INSTANTIATE_TEST_SUITE_P(
              "sigstop, for: "
              "1 s}]",
              4, 9, "a command can only be killed"},
+        Case{"repeat_by_a_commands_iterations",
+             "workload: {engine: exec, command: sh}\nfaults: [{at: {iter: 1}, target: node1/nic0, kind: "
+             "port_down, for: 1 s, repeat: 2}]",
+             4, 10, "say how long after it the next time is, e.g. every: 2 s"},
         Case{"op", "workload: {op: allreduc}", 3, 16,
              "unknown operation 'allreduc'; did you mean 'allreduce'?"},
         Case{"op_chunks", "workload: {op: alltoall, bytes: 12 B}", 3, 33,
