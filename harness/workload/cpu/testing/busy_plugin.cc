@@ -7,6 +7,7 @@
 //   BUSYNET_WAKEUP=PATH   the p99 of the process's own wake-up latency, in ms, goes to PATH.<pid>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,7 +33,7 @@ void stop_again_and_again(long ms) {
   const pid_t self = getpid();
   if (fork() != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  close_range(0, ~0u, 0);
+  syscall(SYS_close_range, 0u, ~0u, 0u);
   while (getppid() == self) {
     kill(self, SIGSTOP);
     sleep_ms(ms);
