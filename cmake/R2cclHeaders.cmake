@@ -2,15 +2,16 @@
 # r2ccl_use_headers(TARGET tests|harness): headers of libraries that many sources read, compiled once for all tests and once
 #   for the libraries of the harness. Sources include what they use all the same, and build without this. Not with ccache,
 #   which cannot share such objects between folders.
+# r2ccl_precompile_own(TARGET HEADER ...): headers that many sources of this library read, compiled once for it alone.
 option(R2CCL_PRECOMPILE_HEADERS "Compile the headers of libraries once" ON)
 if(CCACHE_PROGRAM OR R2CCL_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(R2CCL_PRECOMPILE_HEADERS OFF CACHE BOOL "Compile the headers of libraries once" FORCE)
 endif()
 
-# A precompiled header fits sources that are compiled with the same options only: -O1 in release, as all of these are, and
+# A precompiled header fits sources that are compiled with the same options only: -Og in release, as all of these are, and
 # for a library (-fPIC) or for a program (-fPIE).
 function(r2ccl_precompile holder)
-  target_compile_options(${holder} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${holder} PRIVATE $<$<CONFIG:Release>:-Og>)
   target_precompile_headers(${holder} PRIVATE ${ARGN} <algorithm> <array> <atomic> <chrono> <filesystem> <fstream>
     <functional> <map> <memory> <optional> <random> <set> <sstream> <string> <thread> <vector>)
 endfunction()
@@ -29,5 +30,11 @@ endif()
 function(r2ccl_use_headers target kind)
   if(R2CCL_PRECOMPILE_HEADERS)
     target_precompile_headers(${target} REUSE_FROM r2ccl_${kind}_headers)
+  endif()
+endfunction()
+
+function(r2ccl_precompile_own target)
+  if(R2CCL_PRECOMPILE_HEADERS)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
