@@ -66,6 +66,7 @@ ALSO = sorted({name for name, kind in fault_kinds.KINDS.items() if is_walked(kin
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 STALL_S = 10
+JOB_S = 170  # after that r2bench ends a job itself; on a full machine this and the result of many operations take it more than ten seconds
 COUNTING = "replayed"  # what a path change is, for readers of records; where a record does not say it, any unplanned fence counted
 TOO_LONG = "the job took longer than"  # how r2bench's error begins when the job exceeds its own limit (harness/run/job.cc), and not a bound on a stall
 OVERDUE = 3  # times the longest finished walk
@@ -78,7 +79,7 @@ fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node
 workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true{more}}}
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50, R2CC_COLLNET_MARGIN: 100}}
-timeouts: {{job: 170 s, stall: {stall} s}}
+timeouts: {{job: {job} s, stall: {stall} s}}
 expect: {{all: {{outcome: ok, correctness: exact, wrong_elements: 0, lost: 0, duplicated: 0}}}}
 faults:
 """
@@ -169,7 +170,7 @@ class Walk:
             self.faults.append((now, declared, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, more=more, stall=STALL_S,
+        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, more=more, stall=STALL_S, job=JOB_S,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -231,7 +232,7 @@ def run(r2bench, walk, folder, faults=None, slower=1, keep=None):
         with open(file, "w", encoding="utf-8") as handle:
             handle.write(walk.text(faults))
         command = [r2bench, "run", file, "--quiet", "--no-plot", "--out", out] + (["--slow-motion", str(slower)] if slower > 1 else [])
-        status, said = Jobs.run(command, 180 * slower)
+        status, said = Jobs.run(command, (JOB_S + 60) * slower)
         if Jobs.stopped.is_set():
             return STOPPED, 0, 0
         try:
