@@ -205,7 +205,7 @@ def mode3_sizes(results):
 
 
 MACHINES = ("head_to_head", "head_to_head_h200_2", "head_to_head_two_gpus")  # of what was run again with a later build, on another machine
-TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
+TRANSPORTS = {"ib": "NCCL's IB", "ib_unmerged": "NCCL's IB, NICs not merged", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
               "upstream": "upstream R2CCL"}
 
 
@@ -340,6 +340,31 @@ def head_to_head_cost_spread(results):
               short(statistics.median(ratios)), "–" if transport == "ib" or median_between(ratios) is None else from_to(median_between(ratios)), median_of(rows, "busbw"), median_of(rows, "cpu_s")]
              for size, transport, rows, ratios in cost_in_turns(results)]
     return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "ratio to NCCL's IB", "95 % interval of the ratio", "busbw (GB/s)", "CPU (s)"], lines)
+
+
+FOUR_GPUS = {"head_to_head_four_gpus": "ib", "head_to_head_four_gpus_unmerged": "ib_unmerged"}  # what each has of NCCL's IB transport
+
+
+def four_gpus(results):
+    """[(NCCL's IB transport, transport, its rows, their times over that transport's row of the same seed)] at 256 MiB."""
+    found = []
+    for name, theirs in FOUR_GPUS.items():
+        times = {row["seed"]: float(row["before_ms"]) for row in rows_of(results, "head_to_head", name) if row["transport"] == theirs}
+        found += [(theirs, transport, rows, [float(row["before_ms"]) / times[row["seed"]] for row in rows])
+                  for (_, transport), rows in by_transport(results, "cost", "bytes", measured=(name,))]
+    return found
+
+
+def head_to_head_cost_four_gpus(results):
+    lines = [[TRANSPORTS[theirs], TRANSPORTS[transport], len(rows), median_of(rows, "before_ms"), from_to([float(row["before_ms"]) for row in rows]),
+              short(statistics.median(ratios)), "–" if transport == theirs or median_between(ratios) is None else from_to(median_between(ratios)), median_of(rows, "cpu_s")]
+             for theirs, transport, rows, ratios in four_gpus(results)]
+    return markdown(["beside", "transport", "rows", "operation (ms)", "least–most", "ratio", "95 % interval of the ratio", "CPU (s)"], lines)
+
+
+def four_gpus_ratio(results, theirs, transport):
+    (ratios,) = [ratios for beside, name, _, ratios in four_gpus(results) if (beside, name) == (theirs, transport)]
+    return ratios
 
 
 def cost_ratios(results, size, transport):
@@ -575,7 +600,7 @@ BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-versions": mode3_versions, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "head-to-head-cost-four-gpus": head_to_head_cost_four_gpus, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
@@ -611,6 +636,10 @@ NUMBERS = {
     "h2h.two-gpus-sizes": lambda results: str(len({size for size, *_ in cost_in_turns(results)})),
     "h2h.two-gpus-slower": lambda results: sizes_where(results, lambda ratio: ratio > 1),
     "h2h.two-gpus-faster": lambda results: sizes_where(results, lambda ratio: ratio < 1),
+    "h2h.four-gpus-mode1": lambda results: short(statistics.median(four_gpus_ratio(results, "ib_unmerged", "r2ccl_migrate"))),
+    "h2h.four-gpus-mode2": lambda results: short(statistics.median(four_gpus_ratio(results, "ib_unmerged", "r2ccl_balance"))),
+    "h2h.four-gpus-mode2-interval": lambda results: from_to(median_between(four_gpus_ratio(results, "ib_unmerged", "r2ccl_balance"))),
+    "h2h.four-gpus-merged": lambda results: short(1 / statistics.median(four_gpus_ratio(results, "ib", "r2ccl_migrate")), 2),
     "h2h.two-gpus-256MiB-seeds": lambda results: str(len(cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
     "h2h.two-gpus-256MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
     "h2h.two-gpus-256MiB-mode2": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_balance"))),
