@@ -2,6 +2,7 @@
 #include "harness/measure/affected.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace r2bench {
 namespace {
@@ -152,7 +153,7 @@ std::vector<Interval> silences(const Record& record, const FaultWindow& window,
     for (const Delivery* d : stream.after) look(d->time_ns);
     look(std::max(window.end_ns, window.t0_ns));
   }
-  return silences;
+  return merged(std::move(silences));
 }
 
 }  // namespace r2bench

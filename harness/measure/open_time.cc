@@ -2,6 +2,7 @@
 #include "harness/measure/open_time.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace r2bench {
 
@@ -27,16 +28,21 @@ std::vector<OperationSpan> operation_spans(const std::vector<RankIterations>& ra
   return spans;
 }
 
-OpenTime::OpenTime(std::vector<Interval> intervals) {
+std::vector<Interval> merged(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& i) { return i.end_ns <= i.begin_ns; });
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
+  std::vector<Interval> apart;
   for (const Interval& interval : intervals) {
-    if (!intervals_.empty() && interval.begin_ns <= intervals_.back().end_ns)
-      intervals_.back().end_ns = std::max(intervals_.back().end_ns, interval.end_ns);
+    if (!apart.empty() && interval.begin_ns <= apart.back().end_ns)
+      apart.back().end_ns = std::max(apart.back().end_ns, interval.end_ns);
     else
-      intervals_.push_back(interval);
+      apart.push_back(interval);
   }
+  return apart;
+}
+
+OpenTime::OpenTime(std::vector<Interval> intervals) : intervals_(merged(std::move(intervals))) {
   uint64_t sum = 0;
   for (const Interval& interval : intervals_) {
     before_.push_back(sum);

@@ -13,6 +13,9 @@ struct Interval {
   uint64_t end_ns = 0;  ///< exclusive
 };
 
+/// In order, without empty ones; those that overlap or touch have become one.
+std::vector<Interval> merged(std::vector<Interval> intervals);
+
 /// When each rank began and ended each of its iterations; index = iteration. 0 = not (yet).
 struct RankIterations {
   std::vector<uint64_t> begin_ns;

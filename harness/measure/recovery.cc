@@ -112,6 +112,7 @@ std::optional<uint64_t> first_good_interval(const Record& record, uint64_t from_
                                          [](uint64_t t, const Delivery& d) { return t < d.time_ns; }) -
                         all.begin());
   size_t end = first;  // deliveries [first, end) lie in (start, start + W]
+  size_t next = 0;     // the first silence that has not ended at the start
   uint64_t bytes = 0;
   uint64_t start_ns = from_ns;
   while (true) {
@@ -119,9 +120,8 @@ std::optional<uint64_t> first_good_interval(const Record& record, uint64_t from_
     if (open_start + width > open_end) return std::nullopt;
     while (end < all.size() && record.open.elapsed(all[end].time_ns) <= open_start + width)
       bytes += all[end++].bytes;
-    const bool heard = std::none_of(silent.begin(), silent.end(), [&](const Interval& silence) {
-      return silence.begin_ns < open_start + width && silence.end_ns > open_start;
-    });
+    while (next < silent.size() && silent[next].end_ns <= open_start) ++next;
+    const bool heard = next == silent.size() || silent[next].begin_ns >= open_start + width;
     if (heard && double(bytes) >= needed.bytes(open_start, open_start + width)) return start_ns;
     if (first >= all.size() || all[first].time_ns > until_ns) return std::nullopt;
     start_ns = all[first].time_ns;

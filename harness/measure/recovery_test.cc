@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 #include "harness/measure/affected.h"
 #include "harness/measure/timeline.h"
@@ -448,6 +449,35 @@ TEST(Timeline, marks_gaps_and_keeps_raw_deliveries_near_the_marks) {
   EXPECT_NEAR(timeline.total[3].gbps, 0.8, 1e-9);
   EXPECT_EQ(timeline.raw.size(), 5u);  // 330 … 370
   EXPECT_EQ(timeline.raw[0].node, 1);
+}
+
+/// CPU seconds of the analysis of a job in which the struck stream is silent for 90 of each 100 ms, and the
+/// other one delivers each millisecond.
+double analysis_s(uint64_t last_ms) {
+  Synthetic job;
+  job.record.end_ns = last_ms * kMs;
+  job.open({{0, last_ms * kMs}});
+  for (uint64_t t = 1; t <= last_ms; ++t) {
+    if (t % 100 == 0 || t % 100 == 10) job.deliver(t, 0, 0, 1);
+    job.deliver(t, 1, 1, 2);
+  }
+  FaultWindow window = nic0_down(505);
+  window.until_ns = window.end_ns = last_ms * kMs;
+  double least = 1e9;
+  for (int turn = 0; turn < 3; ++turn) {
+    FaultSample sample;
+    const std::clock_t begin = std::clock();
+    analyse_fault(job.record, window, sample);
+    least = std::min(least, double(std::clock() - begin) / CLOCKS_PER_SEC);
+    EXPECT_FALSE(sample.recovered_ns);
+  }
+  return least;
+}
+
+// A job of a hundred thousand small operations has as many silences as deliveries, and a walk has forty faults.
+TEST(Recovery, takes_time_in_proportion_to_the_length_of_the_job) {
+  const double once = analysis_s(50'000);
+  EXPECT_LT(analysis_s(8 * 50'000), 24 * std::max(once, 1e-3)) << once;
 }
 
 }  // namespace
