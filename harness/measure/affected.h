@@ -42,8 +42,8 @@ const FenceStart* answering_fence(const Record& record, const FaultWindow& windo
 uint64_t used_until_ns(const Record& record, uint64_t from_ns, uint64_t to_ns);
 
 /// Times of silence, on the open-time clock, in which an affected stream received nothing for longer than
-/// `longest_ms` although it was used: from its last delivery before t0 to the end of the record. In order, and
-/// apart from each other.
+/// `longest_ms` although it was used: from its last delivery before t0 to the end of the record. In order,
+/// and apart from each other.
 std::vector<Interval> silences(const Record& record, const FaultWindow& window,
                                const std::map<uint32_t, Affected>& streams, double longest_ms);
 

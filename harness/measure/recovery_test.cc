@@ -474,7 +474,8 @@ double analysis_s(uint64_t last_ms) {
   return least;
 }
 
-// A job of a hundred thousand small operations has as many silences as deliveries, and a walk has forty faults.
+// A job of a hundred thousand small operations has as many silences as deliveries, and a walk has forty
+// faults.
 TEST(Recovery, takes_time_in_proportion_to_the_length_of_the_job) {
   const double once = analysis_s(50'000);
   EXPECT_LT(analysis_s(8 * 50'000), 24 * std::max(once, 1e-3)) << once;
