@@ -180,6 +180,8 @@ def parse(argv):
     wrong = [text for text in arguments.libraries if "=" not in text]
     if wrong:
         parser.error(f"--libraries {wrong[0]}: write VERSION=PATH")
+    if arguments.nodes < 2 or arguments.ranks_per_node < 1:
+        parser.error(f"--nodes {arguments.nodes} --ranks-per-node {arguments.ranks_per_node}: at least 2 nodes of 1 rank are needed, for traffic between nodes")
     arguments.libraries = dict(text.split("=", 1) for text in arguments.libraries)
     return arguments
 

@@ -114,6 +114,13 @@ class Plan(unittest.TestCase):
         self.assertIn("nodes: 4, ranks_per_node: 2,", rows_of.scenario(rows[0], "row"))
         self.assertIn("nodes: 2, ranks_per_node: 1,", rows_of.scenario(rows_of.plan(arguments("--table", "cost"))[0], "row"))
 
+    def test_fewer_than_two_nodes_or_one_rank_are_refused(self):
+        for wrong in (("--nodes", "0"), ("--nodes", "1"), ("--nodes", "-2"), ("--ranks-per-node", "0"), ("--ranks-per-node", "-1"), ("--nodes", "-2", "--ranks-per-node", "-1")):
+            said = io.StringIO()
+            with self.subTest(wrong=wrong), contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                arguments(*wrong)
+            self.assertIn("at least 2 nodes of 1 rank", said.getvalue())
+
     def test_every_fault_has_three_seeds_on_four_transports(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if not row["heal_ms"]]
         self.assertEqual(len(rows), len(rows_of.FAULTS) * 3 * 4)
