@@ -272,9 +272,10 @@ def is_slow(mode, events, stall_ms):
     """Whether the job was ended by its own limit alone: operations had ended until then, and all that arrived is right."""
     if mode["outcome"] != "hang" or not (mode["error"] or "").startswith(TOO_LONG) or not mode["metrics"]["correctness"]["exact"]:
         return False
-    if not events or not mode["iteration_ms"]:
+    ended = [event["at_ms"] for event in events if event["event"] == "hang" and event["source"] == "runner"]
+    if not ended or not mode["iteration_ms"]:
         return False
-    times = [0, *(begin + ms for begin, ms in zip(mode["iteration_begin_ms"], mode["iteration_ms"])), events[-1]["at_ms"]]
+    times = [0, *(begin + ms for begin, ms in zip(mode["iteration_begin_ms"], mode["iteration_ms"])), ended[0]]
     return all(later - earlier <= stall_ms for earlier, later in zip(times, times[1:]))
 
 

@@ -250,9 +250,11 @@ class Slow(unittest.TestCase):
         told["runs"][0] |= {"outcome": "hang", "error": error, "iteration_begin_ms": [end - 2000 for end in ends], "iteration_ms": [2000] * len(ends)}
         return told
 
-    def judged(self, told, slower=1):
+    ENDED = {"event": "hang", "source": "runner", "at_ms": 170500, "c": 0}
+
+    def judged(self, told, slower=1, events=(ENDED,)):
         with tempfile.TemporaryDirectory() as out:
-            for name, text in (("result.json", json.dumps(told)), ("events.jsonl", json.dumps({"event": "channel_closing", "at_ms": 171000, "c": 0}) + "\n")):
+            for name, text in (("result.json", json.dumps(told)), ("events.jsonl", "".join(json.dumps(event) + "\n" for event in events))):
                 with open(os.path.join(out, name), "w", encoding="utf-8") as file:
                     file.write(text)
             return walk.judge(1, "", out, slower)[0]
@@ -276,6 +278,14 @@ class Slow(unittest.TestCase):
                 self.assertIn("hang, verdict fail", wrong)
                 self.assertNotIsInstance(wrong, walk.Unknown)
 
+    def test_a_job_of_which_the_log_does_not_say_when_it_was_ended_is_a_hang(self):
+        before = {"event": "fence_started", "source": "node0/rank0", "at_ms": 169000, "c": 0}
+        for why, events in (("nothing", ()), ("an event of a rank", (before,)), ("left out", (before, {"mode": "migrate", "event": "events_left_out", "a": 5}))):
+            with self.subTest(why=why):
+                wrong = self.judged(self.says(), events=events)
+                self.assertIn("hang, verdict fail", wrong)
+                self.assertNotIsInstance(wrong, walk.Unknown)
+
     def test_the_bound_is_that_of_the_slow_motion(self):
         told = self.says(ends_ms=[2000 * i for i in range(1, 80)])
         self.assertIsInstance(self.judged(told, slower=2), walk.Slow)
@@ -283,7 +293,7 @@ class Slow(unittest.TestCase):
     def test_it_is_no_passed_walk_and_counted_apart(self):
         told = self.says()
         told["runs"][0]["events"]["written"] = 0
-        with Fake(says=told, says_event={"event": "channel_closing", "at_ms": 171000, "c": 0}) as fake:
+        with Fake(says=told, says_event=self.ENDED) as fake:
             record = os.path.join(fake.folder.name, "record.jsonl")
             done = subprocess.run([sys.executable, WALK, fake.path, "--walks", "2", "--seed", "70001", "--record", record, "--keep", fake.folder.name],
                                   capture_output=True, text=True, check=False)
