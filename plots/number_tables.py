@@ -469,6 +469,7 @@ def programs(results):
 
 
 LOGS_CHECKED_AFTER = "2026-11-22"  # on that day, in the evening, commit 646d3ac0 made walk.py refuse a log of events that is not whole
+LOGS_COUNTED_AFTER = "2026-11-26"  # on that day, in the evening, commit 4745bfdb made it compare the number of events with that in result.json
 
 
 def walks(results):
@@ -480,6 +481,10 @@ def walks(results):
             line[number] += int(row[column])
     return markdown(["fabric", "mode", "path changes counted", "event log checked", "walks", "faults", "path changes", "failed"],
                     [[*key, *map(thousands, line)] for key, line in sorted(total.items())])
+
+
+def walks_with_counted_logs(results):
+    return str(sum(int(row["walks"]) for row in tables.read(results, "walks") if row["date"] > LOGS_COUNTED_AFTER))
 
 
 def gate(results):
@@ -644,6 +649,7 @@ NUMBERS = {
     "h2h.two-gpus-256MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
     "h2h.two-gpus-256MiB-mode2": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_balance"))),
     "h2h.two-gpus-64MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 64 << 20, "r2ccl_migrate"))),
+    "walks.logs-counted": walks_with_counted_logs,
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.two-degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["retained"]),

@@ -81,13 +81,16 @@ class ReadmeNumbers(unittest.TestCase):
             tables.write(results, "walks", [row("2026-11-21", "any", 2), row("2026-11-22", "replayed", 3), row("2026-11-22", "replayed", 1), row("2026-11-23", "replayed", 5, 1)])
             self.assertEqual(number_tables.walks(results).splitlines()[2:],
                              ["| vhca | 1 | any | no | 2 | 80 | 20 | 0 |", "| vhca | 1 | replayed | no | 4 | 160 | 40 | 0 |", "| vhca | 1 | replayed | yes | 5 | 200 | 50 | 1 |"])
+            self.assertEqual(number_tables.walks_with_counted_logs(results), "0")
+            tables.write(results, "walks", [row("2026-11-26", "replayed", 3), row("2026-11-27", "replayed", 5), row("2026-11-28", "replayed", 6)])
+            self.assertEqual(number_tables.walks_with_counted_logs(results), "11")
 
     def test_the_date_of_each_walk_tells_whether_its_commit_checked_the_log(self):
         def git(*words):
             return subprocess.run(["git", "-C", readme_numbers.ROOT, *words], capture_output=True, check=False).returncode
 
         try:
-            whole = git("cat-file", "-e", "646d3ac0^{commit}") == 0
+            whole = git("cat-file", "-e", "646d3ac0^{commit}") + git("cat-file", "-e", "4745bfdb^{commit}") == 0
         except OSError:
             whole = False
         if not whole:
@@ -96,6 +99,7 @@ class ReadmeNumbers(unittest.TestCase):
             commit = row["commit"].removesuffix("-dirty")
             self.assertEqual(git("cat-file", "-e", f"{commit}^{{commit}}"), 0, commit)
             self.assertEqual(git("merge-base", "--is-ancestor", "646d3ac0", commit) == 0, row["date"] > number_tables.LOGS_CHECKED_AFTER, row)
+            self.assertEqual(git("merge-base", "--is-ancestor", "4745bfdb", commit) == 0, row["date"] > number_tables.LOGS_COUNTED_AFTER, row)
 
     def test_faults_are_counted_by_the_times_that_they_have(self):
         def row(name, sampled, migrate_ms, recover_ms):
