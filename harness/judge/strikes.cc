@@ -120,19 +120,21 @@ std::vector<Firing> rounds(const Firing& firing, const faultinject::FaultSpec& s
   return result;
 }
 
-// The last operation of a job without a stall takes no longer than so many usual ones.
+// The last operation of a job without a stall takes no longer than so many usual ones of those before it.
 constexpr uint64_t kUsualOperations = 2;
 
-/// From here on a round may find nothing to strike, because the job is about to end. If the last operation took
-/// longer than usual, only when it had ended: a fault may have stalled it.
+/// From here on a round may find nothing to strike, because the job is about to end. If the last operation
+/// took longer than usual, only when it had ended: a fault may have stalled it.
 uint64_t begin_of_last_operation_ns(const Record& record) {
+  const auto last_one = std::max_element(
+      record.operations.begin(), record.operations.end(),
+      [](const OperationSpan& a, const OperationSpan& b) { return a.span.end_ns < b.span.end_ns; });
+  if (last_one == record.operations.end()) return record.end_ns;
+  const Interval last = last_one->span;
   std::vector<uint64_t> lengths;
-  Interval last{record.end_ns, record.end_ns};
-  for (const OperationSpan& operation : record.operations) {
-    lengths.push_back(operation.span.end_ns - operation.span.begin_ns);
-    if (&operation == &record.operations.front() || operation.span.end_ns > last.end_ns) last = operation.span;
-  }
-  if (lengths.empty()) return record.end_ns;
+  for (const OperationSpan& operation : record.operations)
+    if (&operation != &*last_one) lengths.push_back(operation.span.end_ns - operation.span.begin_ns);
+  if (lengths.empty()) return last.end_ns;
   const auto middle = lengths.begin() + std::ptrdiff_t(lengths.size() / 2);
   std::nth_element(lengths.begin(), middle, lengths.end());
   return last.end_ns - last.begin_ns <= kUsualOperations * *middle ? last.begin_ns : last.end_ns;

@@ -348,6 +348,17 @@ TEST_F(LastRound, is_missing_if_the_last_operation_stalled) {
   expect_rounds(4, 3, 0);
 }
 
+// A stalled last operation must not pass as a usual one because it is compared with itself.
+TEST_F(LastRound, is_missing_if_the_last_of_one_or_two_operations_stalled) {
+  operation(1000, 6000);
+  four_rounds(4505);
+  expect_rounds(4, 3, 0);
+  job.record.operations.clear();
+  operation(1000, 1100);
+  operation(1100, 6000);
+  expect_rounds(4, 3, 0);
+}
+
 // The record of the third round is lost, that of the last one stands in for no other.
 TEST_F(LastRound, hides_no_missing_record_of_an_earlier_one) {
   go_on(1000, 6000);
