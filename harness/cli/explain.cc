@@ -24,7 +24,7 @@ const char* meaning(ModeKind kind) {
     case ModeKind::kBalance:
       return "after a failure messages are distributed among all NICs, in proportion to their rates";
     case ModeKind::kAllReduce:
-      return "the AllReduce is planned such that a degraded node does not slow down the others";
+      return "the AllReduce is planned such that a degraded node transfers less than the others";
   }
   return "";
 }
