@@ -14,7 +14,7 @@ void ExecOptions::add_to(CLI::App& app) {
                                "r2bench exec [OPTIONS] -- PROGRAM [ARGUMENTS]");
   command->footer(
       "Commands with the same --name share a fabric and the faults that are armed on it. The first\n"
-      "command creates the fabric, and it ends with the last. The exit status is the program's.\n"
+      "command creates the fabric, and the last one to end removes it. The exit status is the program's.\n"
       "  r2bench exec --node node0 --rate '1 Gbit/s' -- ib_write_bw -d vhca0 -x 1             (one "
       "terminal)\n"
       "  r2bench exec --node node1 -- ib_write_bw -d vhca0 -x 1 localhost                     (another)");

@@ -33,8 +33,8 @@ CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
       ->group(group);
   command
       .add_option("--latency", latency,
-                  "Time from the last byte of a send to the operation at the receiver that waits for it "
-                  "(default: 5 us)")
+                  "Latency of a message, from the sending of its last byte to the operation that waits for "
+                  "it (default: 5 us)")
       ->group(group);
   command
       .add_option("--reduction-rate", reduction,
@@ -92,7 +92,7 @@ void SimOptions::add_to(CLI::App& app) {
       ->add_option(
           "--sharing", sharing,
           "How concurrent parts of an algorithm share ports: maxmin (by weighted max-min) or exclusive "
-          "(each has its own part) (default: maxmin)")
+          "(each has a fixed share) (default: maxmin)")
       ->check(CLI::IsMember({"maxmin", "exclusive"}));
   command->add_flag("--only-chosen", only_chosen, "Simulate only the planner's choice");
   command->add_flag("--json", json, "Print JSON");

@@ -229,7 +229,7 @@ Subcommand add_matrix(CLI::App& app) {
   matrix->add_option("--out", arguments->out, "Folder for the tables (default: results/runs/matrix-TIME)");
   matrix->add_flag("--list", arguments->list, "Print the cells without running them, and why some are empty");
   matrix->footer(
-      "Exit status: 0 every cell holds, 1 a cell fails, 2 the fault of a cell missed its moment, 64 wrong "
+      "Exit status: 0 all cells pass, 1 a cell fails, 2 the fault of a cell missed its moment, 64 wrong "
       "command line, 70 internal error.");
   return subcommand(matrix, arguments,
                     [](const MatrixArguments& given, const Runner&, const Console& console) {

@@ -22,12 +22,12 @@ struct FaultTime {
 inline constexpr FaultTime kFaultTimes[] = {
     {"detect_ms", "time from the fault to the start of the fence", &FaultSample::detect_ms,
      &ModeResult::detect_ms, true},
-    {"migrate_ms", "time from the fence until the last affected stream has delivered on another path",
+    {"migrate_ms", "time from the fence until the last affected channel has delivered on another path",
      &FaultSample::migrate_ms, &ModeResult::migrate_ms, true},
     {"recover_ms", "time from the fault until the rate is back to 90 % of what the remaining NICs can carry",
      &FaultSample::recover_ms, &ModeResult::recover_ms, true},
     // A gap at one receiver needs one clock only.
-    {"blackout_ms", "longest gap between delivered segments of an affected stream",
+    {"blackout_ms", "longest gap between delivered segments of an affected channel",
      &FaultSample::blackout_ms, &ModeResult::blackout_ms, false},
 };
 
