@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "harness/vhca/base/log.h"
+#include "harness/vhca/base/pause_point.h"
 #include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/memory/gpu_copy.h"
 #include "harness/vhca/memory/gpu_delay.h"
@@ -179,6 +180,7 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
     peer.checked_ns.store(now_ns, std::memory_order_relaxed);
     peer.id.store(other, std::memory_order_relaxed);
   }
+  VHCA_PAUSE_POINT(peer_found);
   const MoveStatus status =
       move_somehow(direction, other, pid, local, local_count, remote, remote_count, &hold);
   // Or the process runs another program by now, whose memory is elsewhere.
@@ -239,6 +241,7 @@ MoveStatus MemoryMover::move_gpu(MoveDirection direction, ProcessId other, const
     pid = static_cast<pid_t>(slot->claim.load() >> 32);
     if (const MoveStatus status = check_beacon(other, pid, *slot); status != MoveStatus::kOk) return status;
   }
+  VHCA_PAUSE_POINT(peer_found);
   MoveStatus status = MoveStatus::kOk;
   for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
     const bool to_remote = direction == MoveDirection::kToRemote;

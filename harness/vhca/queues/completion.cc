@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "harness/vhca/base/clock.h"
+#include "harness/vhca/base/pause_point.h"
 #include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/process/async.h"
 #include "harness/vhca/queues/runtime.h"
@@ -72,6 +73,7 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
     // Flushed first, told afterwards: a holder that was revoked may still want to complete the first of them.
     const std::uint64_t flushed_to = std::min(posted, tail + static_cast<std::uint64_t>(count - taken));
     std::uint64_t expected = completed;
+    VHCA_PAUSE_POINT(flushing);
     if (flushed_to > tail && !slot.recv_completed.compare_exchange_strong(expected, flushed_to)) {
       again = true;
     } else {

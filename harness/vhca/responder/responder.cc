@@ -326,6 +326,7 @@ Answer place_whole(Process& self, Qp& initiator, const SendEntry* const* sends, 
   const MoveStatus status =
       self.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
                         local_count, remote.data(), remote_count, target.hold(), now_ns);
+  VHCA_PAUSE_POINT(copied_together);
   return status == MoveStatus::kOk && target.still_held() ? Answer::kPlaced : Answer::kRemoteOperation;
 }
 

@@ -67,6 +67,7 @@ bool take_shared_receive(Fabric& fabric, QpSlot& qp) {
     if ((claim & kTakerMask) == 0) {
       std::uint64_t completed = qp.recv_completed.load(std::memory_order_relaxed);
       copy_request(entry, srq.max_sge, recv_entry_of(fabric, qp, completed));
+      VHCA_PAUSE_POINT(request_copied);
       qp.srq_intent.store(index + 1);
       if (entry.claim.compare_exchange_strong(claim, claim | taker_id(fabric, qp))) {
         VHCA_PAUSE_POINT(claimed);

@@ -2,8 +2,10 @@
 // Two processes at one queue pair, completion queue or shared receive queue, one of them killed or held up
 // between two steps: each at a stated point, not by luck.
 #include "harness/vhca/testing/fabric_view.h"  // before objects.h, which undefines macros of verbs.h
+#include "harness/vhca/testing/gpu_fixture.h"
 #include "harness/vhca/testing/pause_at.h"
 
+#include "../memory/memory_move.cc"
 #include "../queues/completion.cc"
 #include "../queues/runtime.cc"
 #include "../responder/receive_signal.cc"
@@ -15,7 +17,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include <functional>
 #include <new>
+#include <optional>
 
 namespace vhca {
 namespace {
@@ -63,6 +67,36 @@ class Races : public ::testing::Test {
     entry.sge_count = 0;
     entry.claim.store(index << kTakerBits);
     shared_queue().posted.store(index + 1);
+  }
+  // A process that holds the queue pair, and that is stopped. The caller kills it.
+  pid_t stopped_holder() {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const std::uint64_t beacon = 1;
+      queue_pair().responder.store(1ull << 32 | register_process(*fabric_, 0, kNoMemoryNode, &beacon));
+      ::raise(SIGSTOP);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, WUNTRACED);
+    EXPECT_TRUE(WIFSTOPPED(status));
+    EXPECT_NE(holder_of(queue_pair().responder.load()), 0u);
+    return pid;
+  }
+  // Until the hold of a stopped process is revoked: 20 ms, and more on a busy machine. Two seconds are for
+  // one that runs.
+  void is_revoked_in_time(const std::function<void()>& wait) {
+    const pid_t holder = stopped_holder();
+    const std::uint64_t word = queue_pair().responder.load();
+    const std::uint64_t begin = now_ns();
+    wait();
+    const std::uint64_t took = now_ns() - begin;
+    EXPECT_GE(took, 20'000'000u);
+    EXPECT_LT(took, 1'000'000'000u);
+    EXPECT_EQ(holder_of(queue_pair().responder.load()), 0u);
+    EXPECT_EQ(queue_pair().revoked.words[0].load(), word);
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, nullptr, 0);
   }
   // The holder's next request is completed; its wr_id.
   std::uint64_t complete_next() {
@@ -132,6 +166,19 @@ TEST_F(Races, a_request_that_a_revoked_initiator_is_about_to_take_is_taken_by_th
   EXPECT_EQ(queue_pair().recv_posted.load(), 1u);
   EXPECT_NE(entry_of(*fabric_, shared_queue(), 0).claim.load() & kTakerMask, 0u);
   EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair()));
+}
+
+// Here no engine looks as well.
+TEST_F(Races, a_step_of_the_owner_waits_20_ms_for_a_stopped_holder) {
+  is_revoked_in_time([&] { wait_until_unused(*fabric_, queue_pair(), 0); });
+}
+
+TEST_F(Races, a_poll_flushes_20_ms_after_a_holder_was_stopped) {
+  Qp qp;
+  qp.shared = &queue_pair();
+  is_revoked_in_time([&] {
+    while (!is_at_rest(*fabric_, qp)) nap();
+  });
 }
 
 TEST_F(Races,
@@ -244,6 +291,7 @@ void is_revoked_at(const char* point) {
     a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = kBytes});
     VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
     VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!target.revoked.any());         // it has found out
     VHCA_REQUIRE(target.recv_ring != old_ring);  // into which it may have written what had come
     VHCA_REQUIRE_EQ(target.recv_completed.load(), completed);
     VHCA_REQUIRE(b.nothing_to_poll());
@@ -258,6 +306,197 @@ TEST(RacesOfLives, an_initiator_that_is_revoked_before_its_copy_places_nothing) 
   is_revoked_at("receive_found");
 }
 TEST(RacesOfLives, an_initiator_that_is_revoked_after_its_copy_completes_nothing) { is_revoked_at("copied"); }
+
+// Data may be there already, but the owner has gone on: the initiator is not told of a success.
+void is_revoked_after_its_copy(const char* point, std::size_t writes, std::size_t bytes) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    bool was_there = false;
+    test::at_next(point, [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.to_rtr(b.peer());
+    });
+    std::vector<ibv_sge> pieces(writes);
+    std::vector<ibv_send_wr> list(writes);
+    for (std::size_t i = 0; i < writes; ++i) {
+      pieces[i] = {reinterpret_cast<std::uintptr_t>(a.memory()), static_cast<std::uint32_t>(bytes),
+                   a.mr()->lkey};
+      list[i].next = i + 1 < writes ? &list[i + 1] : nullptr;
+      list[i].sg_list = &pieces[i];
+      list[i].num_sge = 1;
+      list[i].opcode = IBV_WR_RDMA_WRITE;
+      list[i].send_flags = IBV_SEND_SIGNALED;
+      list[i].wr.rdma = {a.peer().memory, a.peer().rkey};
+    }
+    ibv_send_wr* bad = nullptr;
+    VHCA_REQUIRE_EQ(ibv_post_send(a.qp(), list.data(), &bad), 0);
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+    for (std::size_t i = 1; i < writes; ++i) VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_WR_FLUSH_ERR);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(RacesOfLives, an_initiator_that_is_revoked_after_its_write_has_not_written) {
+  is_revoked_after_its_copy("copied", 1, 64);
+}
+TEST(RacesOfLives, an_initiator_that_is_revoked_after_writes_in_one_copy_has_written_none) {
+  is_revoked_after_its_copy("copied_together", 3, 64 * 1024);
+}
+
+// It had read the request of the SRQ, and had not said yet that it means to take it. It takes it when it goes
+// on, but not for the queue pair's next life.
+TEST(RacesOfLives, an_initiator_that_is_revoked_before_it_takes_a_shared_request_leaves_the_next_life_alone) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1, .srq_wr = 4});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    b.post_recv(1, 0, 64);
+    bool was_there = false;
+    test::at_next("request_copied", [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.to_rtr(b.peer());
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE_EQ(target.recv_posted.load(), target.recv_completed.load());
+    VHCA_REQUIRE(b.nothing_to_poll());
+    b.post_recv(2, 64, 64);
+    std::memset(a.memory(), 'y', 64);
+    a.to_init_again();
+    a.connect(b.address());
+    a.post({.opcode = IBV_WR_SEND, .id = 2, .bytes = 64});
+    a.expect(IBV_WC_SUCCESS, 2);
+    const ibv_wc wc = b.expect(IBV_WC_SUCCESS, 2);
+    VHCA_REQUIRE_EQ(wc.byte_len, 64u);
+    VHCA_REQUIRE_EQ(b.memory()[64], 'y');
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// A holder that was revoked completes what it had found, while the owner is about to flush it: one of the two
+// happens.
+TEST(RacesOfLives, a_receive_that_is_completed_just_before_its_flush_is_not_flushed) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0}), b({.nic = 1});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    b.post_recv(1, 0, 64);
+    b.post_recv(2, 0, 64);
+    b.to_error();
+    bool was_there = false;
+    test::at_next("flushing", [&] {
+      was_there = true;
+      const std::uint64_t index = target.recv_completed.load();
+      recv_entry_of(*view, target, index).status = IBV_WC_SUCCESS;
+      target.recv_completed.store(index + 1);
+      announce_receive(*view, target, false, 1);
+    });
+    b.expect(IBV_WC_SUCCESS, 1);
+    VHCA_REQUIRE(was_there);
+    b.expect(IBV_WC_WR_FLUSH_ERR, 2);
+    VHCA_REQUIRE(b.nothing_to_poll());
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+struct StoppedBeforeItsCopy {
+  const char* name;
+  const char* way;  // VHCA_MOVE
+  ibv_wr_opcode opcode;
+  bool gpu = false;  // into GPU memory
+};
+void PrintTo(const StoppedBeforeItsCopy& how, std::ostream* out) { *out << how.name; }
+
+// The initiator is stopped when it has found its peer, which takes a system call, and before it looks at its
+// hold for the last time. The owner flushes its receives after the 20 ms for a stopped holder, resets the
+// queue pair, and has the memory to itself: when the initiator goes on, it places nothing there.
+class StoppedBeforeTheCopy : public ::testing::TestWithParam<StoppedBeforeItsCopy> {};
+
+TEST_P(StoppedBeforeTheCopy, places_nothing_in_the_next_life) {
+  const auto how = GetParam();
+  constexpr std::size_t kBytes = 8;
+  const FabricHost fabric = test::make_fabric(2, 1);
+  test::Process target(fabric, "node1", [&](const test::Wire& wire) {
+    std::optional<test::StandInGpu> gpu;
+    if (how.gpu) gpu.emplace();
+    test::Endpoint me;
+    std::optional<test::GpuBuffer> buffer;
+    if (gpu) buffer.emplace(*gpu, me);
+    auto* const memory = gpu ? reinterpret_cast<char*>(buffer->view) : me.memory();
+    std::memset(memory, 0, kBytes);
+    me.post_recv(1, 0, kBytes);
+    me.connect_over(wire);
+    wire.send(gpu ? test::Remote{buffer->at, buffer->mr->rkey}
+                  : test::Remote{reinterpret_cast<std::uintptr_t>(me.memory()), me.mr()->rkey});
+    wire.receive<char>();  // the initiator is stopped
+    me.to_error();
+    me.expect(IBV_WC_WR_FLUSH_ERR, 1);
+    me.to_init_again();
+    me.to_rtr(me.peer());
+    wire.send('n');
+    wire.receive<char>();  // the initiator has gone on, and has ended
+    for (std::size_t i = 0; i < kBytes; ++i) VHCA_REQUIRE_EQ(memory[i], 0);
+    VHCA_REQUIRE(me.nothing_to_poll());
+  });
+  test::Process initiator(fabric, "node0", [&](const test::Wire& wire) {
+    ::setenv("VHCA_MOVE", how.way, 1);
+    std::optional<test::StandInGpu> gpu;
+    if (how.gpu) gpu.emplace();
+    test::Endpoint me({.timeout = 8, .retry = 1});
+    std::memset(me.memory(), 'x', kBytes);
+    me.connect_over(wire);
+    const auto remote = wire.receive<test::Remote>();
+    bool was_there = false;
+    test::at_next("peer_found", [&] {
+      was_there = true;
+      ::raise(SIGSTOP);
+    });
+    me.post({.opcode = how.opcode,
+             .id = 1,
+             .bytes = kBytes,
+             .remote_offset = remote.at - me.peer().memory,
+             .rkey = remote.rkey,
+             .compare_add = 1});
+    VHCA_REQUIRE_EQ(me.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+  });
+  test::introduce(target, initiator);
+  initiator.wire().send(target.wire().receive<test::Remote>());
+  int status = 0;
+  ASSERT_EQ(::waitpid(initiator.pid(), &status, WUNTRACED), initiator.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  target.wire().send('s');
+  char word = 0;
+  ASSERT_EQ(::recv(target.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the target has failed";
+  initiator.signal(SIGCONT);
+  EXPECT_EQ(initiator.wait(), 0);
+  target.wire().send('c');
+  EXPECT_EQ(target.wait(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    RacesOfLives, StoppedBeforeTheCopy,
+    ::testing::Values(StoppedBeforeItsCopy{"send", "attach", IBV_WR_SEND},
+                      StoppedBeforeItsCopy{"write", "attach", IBV_WR_RDMA_WRITE},
+                      StoppedBeforeItsCopy{"atomic", "attach", IBV_WR_ATOMIC_FETCH_AND_ADD},
+                      StoppedBeforeItsCopy{"write_by_proc", "proc", IBV_WR_RDMA_WRITE},
+                      StoppedBeforeItsCopy{"write_by_the_targets_engine", "staging", IBV_WR_RDMA_WRITE},
+                      StoppedBeforeItsCopy{"write_to_a_gpu", "attach", IBV_WR_RDMA_WRITE, true}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace vhca
