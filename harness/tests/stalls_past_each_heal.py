@@ -35,6 +35,9 @@ def flaws(run):
             continue
         least = FOR_MS
         if is_open(run, fault["t0_at_ms"]):  # then nothing is delivered before the fence, and all of it is open time
+            if fault["detect_ms"] is None:
+                found.append(of + "no fence answers it")
+                continue
             least = max(least, fault["detect_ms"] - 1)
         for time in ("recover_ms", "blackout_ms"):
             if fault[time] is None or fault[time] < least:

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -69,7 +70,9 @@ class BusyThreads {
     r2bench::Ticker ticker;
     for (int i = 0; i < 10 && !stop_; ++i) sleep_ms(10);
     const double p99 = ticker.stop().p99;
-    if (!stop_) std::ofstream(file) << p99 << std::endl;
+    if (stop_) return;
+    std::ofstream(file + ".new") << p99 << std::endl;
+    rename((file + ".new").c_str(), file.c_str());
   }
 
   std::atomic<bool> stop_{false};
