@@ -204,6 +204,11 @@ TEST_F(Program, lists_and_explains_its_own_scenarios) {
   EXPECT_EQ(call({"explain", "nic_down"}), 0) << err.str();
   EXPECT_NE(out.str().find("recover_ms.max must be at most floor + wakeup + 50 ms"), std::string::npos)
       << out.str();
+  EXPECT_NE(out.str().find("during iteration 60: node1/nic0"), std::string::npos) << out.str();
+  out.str("");
+  EXPECT_EQ(call({"explain", "nccl_flap"}), 0) << err.str();
+  EXPECT_NE(out.str().find("when iteration 20 starts, delayed at random by up to 8 ms"), std::string::npos)
+      << out.str();
 }
 
 TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {

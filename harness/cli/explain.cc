@@ -108,7 +108,9 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
       break;
     case Kind::kEvent:
       if (trigger.event == "iteration") {
-        text = "when iteration " + std::to_string(trigger.value.value_or(0)) + " starts";
+        // Without a phase r2bench fires it itself, at a random moment (harness/run/fault_driver.h).
+        const std::string which = "iteration " + std::to_string(trigger.value.value_or(0));
+        text = trigger.phase_up_to.count() > 0 ? "when " + which + " starts" : "during " + which;
       } else {
         text = "at the event " + trigger.event + (trigger.value ? " " + std::to_string(*trigger.value) : "");
       }
