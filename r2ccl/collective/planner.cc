@@ -195,14 +195,14 @@ std::string reason(const Job& job, const Plan& plan) {
     if (best.algorithm == Algorithm::kDoubleTree)
       text += ": " + std::string("latency decides, and a tree is log2(p) deep");
     if (best.algorithm == Algorithm::kMix || best.algorithm == Algorithm::kFourStage) {
-      text += ": a leaf sends and receives the data once, a ring's member " +
+      text += ": its leaves (the weakest nodes) send and receive the data once, a ring's nodes " +
               number(ring_volume(job.capacities.size())) + " times";
     }
   }
   const char* limit = best.reduction_s > std::max(best.transfer_s, best.steps_s) ? "the additions"
                       : best.steps_s > best.transfer_s                           ? "latency"
                                                                                  : "the busiest port";
-  return text + ". Its limit is " + limit + "; " + number(best.seconds / plan.bound_s, "%.3f") +
+  return text + ". It is limited by " + limit + ", and takes " + number(best.seconds / plan.bound_s, "%.3f") +
          " × the lower bound.";
 }
 
