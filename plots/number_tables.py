@@ -476,11 +476,12 @@ def walks(results):
     total = {}
     for row in tables.read(results, "walks"):
         checked = "yes" if row["date"] > LOGS_CHECKED_AFTER else "no"
-        line = total.setdefault((row["fabric"], mode(row["mode"]), row["counting"], checked), [0, 0, 0, 0])
-        for number, column in enumerate(("walks", "faults", "path_changes", "failed")):
-            line[number] += int(row[column])
-    return markdown(["fabric", "mode", "path changes counted", "event log checked", "walks", "faults", "path changes", "failed"],
-                    [[*key, *map(thousands, line)] for key, line in sorted(total.items())])
+        line = total.setdefault((row["fabric"], mode(row["mode"]), row["counting"], checked), [None] * 6)
+        for number, column in enumerate(("walks", "faults", "path_changes", "failed", "unknown", "slow")):
+            if row[column] != "":  # not every walk.py said how many were unknown or slow
+                line[number] = (line[number] or 0) + int(row[column])
+    return markdown(["fabric", "mode", "path changes counted", "event log checked", "walks", "faults", "path changes", "failed", "unknown", "slow"],
+                    [[*key, *("–" if count is None else thousands(count) for count in line)] for key, line in sorted(total.items())])
 
 
 def walks_with_counted_logs(results):

@@ -78,9 +78,10 @@ class ReadmeNumbers(unittest.TestCase):
                     "failed": failed}
 
         with tempfile.TemporaryDirectory() as results:
-            tables.write(results, "walks", [row("2026-11-21", "any", 2), row("2026-11-22", "replayed", 3), row("2026-11-22", "replayed", 1), row("2026-11-23", "replayed", 5, 1)])
+            tables.write(results, "walks", [row("2026-11-21", "any", 2), row("2026-11-22", "replayed", 3), row("2026-11-22", "replayed", 1), row("2026-11-23", "replayed", 5, 1) | {"unknown": 2, "slow": 3}])
             self.assertEqual(number_tables.walks(results).splitlines()[2:],
-                             ["| vhca | 1 | any | no | 2 | 80 | 20 | 0 |", "| vhca | 1 | replayed | no | 4 | 160 | 40 | 0 |", "| vhca | 1 | replayed | yes | 5 | 200 | 50 | 1 |"])
+                             ["| vhca | 1 | any | no | 2 | 80 | 20 | 0 | – | – |", "| vhca | 1 | replayed | no | 4 | 160 | 40 | 0 | – | – |",
+                              "| vhca | 1 | replayed | yes | 5 | 200 | 50 | 1 | 2 | 3 |"])
             self.assertEqual(number_tables.walks_with_counted_logs(results), "0")
             tables.write(results, "walks", [row("2026-11-26", "replayed", 3), row("2026-11-27", "replayed", 5), row("2026-11-28", "replayed", 6)])
             self.assertEqual(number_tables.walks_with_counted_logs(results), "11")

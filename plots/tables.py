@@ -47,8 +47,8 @@ COLUMNS = {
     "costs": ["set", "benchmark", "bytes", "mode", "unit", "value", "beside", "ratio", "ratio_low95", "ratio_high95"],
     # One run of the recovery gate, with a delay put into the candidate or not.
     "gate": ["set", "run", "delay_ms", "status", "seconds", "wakeup_p99_ms"],
-    # Random walks, one line per call.
-    "walks": ["set", "date", "commit", "fabric", "mode", "counting", "small", "first_seed", "walks", "faults", "path_changes", "migrations", "failed", "seconds"],
+    # Random walks, one line per call; `unknown` and `slow` are empty where walk.py did not say them yet. Slow ones are not among the walks.
+    "walks": ["set", "date", "commit", "fabric", "mode", "counting", "small", "first_seed", "walks", "faults", "path_changes", "migrations", "failed", "unknown", "slow", "seconds"],
     # Steps of the nightly; status 0: passed, 124 and 130: cut off.
     "nightly": ["set", "step", "size", "commit", "machine", "status", "seconds"],
     # One case of a test of several hosts (harness/hosts/tests/recorder.py); `met` of `expectations` of a scenario, which has the rates, too.
