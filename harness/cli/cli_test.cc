@@ -209,6 +209,10 @@ TEST_F(Program, lists_and_explains_its_own_scenarios) {
   EXPECT_EQ(call({"explain", "nccl_flap"}), 0) << err.str();
   EXPECT_NE(out.str().find("when iteration 20 starts, delayed at random by up to 8 ms"), std::string::npos)
       << out.str();
+  EXPECT_EQ(out.str().find("times count from"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"explain", "gray_slope"}), 0) << err.str();
+  EXPECT_NE(out.str().find("after 2 s: node1/nic0"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("times count from the end of the warm-up"), std::string::npos) << out.str();
 }
 
 TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {

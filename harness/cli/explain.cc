@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/explain.h"
 
+#include <algorithm>
 #include <ostream>
 #include <string_view>
 #include <utility>
@@ -66,6 +67,20 @@ void print_faults(const Scenario& scenario, const Console& console) {
   if (scenario.faults.empty() && scenario.rank_faults.empty()) console.out << "  none\n";
   for (const auto& fault : scenario.faults) print_wrapped(console, "  • ", fault_in_words(fault));
   for (const auto& fault : scenario.rank_faults) print_wrapped(console, "  • ", fault_in_words(fault));
+  const bool timed = std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                                 [](const faultinject::FaultSpec& fault) {
+                                   return fault.trigger.kind == faultinject::Trigger::Kind::kTime &&
+                                          !fault.trigger.since_first_op;
+                                 }) ||
+                     std::any_of(scenario.rank_faults.begin(), scenario.rank_faults.end(),
+                                 [](const RankFault& fault) { return fault.at_time.has_value(); });
+  if (timed) {
+    const bool command = scenario.workload.engine == Engine::kExec;
+    print_wrapped(console, "    ",
+                  std::string("times count from ") + (command                 ? "the first operation"
+                                                      : scenario.arm_at_start ? "the start of the job"
+                                                                              : "the end of the warm-up"));
+  }
   if (scenario.repeats > 1) {
     print_wrapped(console, "    ",
                   "repeated " + std::to_string(scenario.repeats) +
@@ -103,8 +118,8 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
       text = "at once";
       break;
     case Kind::kTime:
-      text = format_duration(trigger.after) +
-             (trigger.since_first_op ? " after the first send" : " after the start");
+      text = trigger.since_first_op ? format_duration(trigger.after) + " after the first send"
+                                    : "after " + format_duration(trigger.after);
       break;
     case Kind::kEvent:
       if (trigger.event == "iteration") {
@@ -164,9 +179,9 @@ std::string fault_in_words(const faultinject::FaultSpec& fault) {
 
 std::string fault_in_words(const RankFault& fault) {
   const std::string target = "node" + std::to_string(fault.node) + "/rank" + std::to_string(fault.local_rank);
-  std::string text = fault.at_iter ? "when iteration " + std::to_string(*fault.at_iter) + " starts"
-                                   : format_duration(fault.at_time.value_or(std::chrono::nanoseconds(0))) +
-                                         " after the start";
+  std::string text = fault.at_iter
+                         ? "when iteration " + std::to_string(*fault.at_iter) + " starts"
+                         : "after " + format_duration(fault.at_time.value_or(std::chrono::nanoseconds(0)));
   text += ": " + target + " " + meaning_of_kind(name(fault.kind), Tense::kPresent) + " (" + name(fault.kind) +
           ")";
   if (fault.duration.count() > 0) text += " for " + format_duration(fault.duration);
