@@ -32,8 +32,8 @@ void CompareOptions::add_to(CLI::App& app) {
   gate->add_option("--baseline", gate_.baseline, "Compare with this baseline");
   gate->add_option(
           "--reference", gate_.reference,
-          "Alternate the scenario with the same scenario under this setting (KEY=VALUE, as in --set), and "
-          "compare with that; the baseline then supplies the noise floor only")
+          "Run the scenario alternately without and with this setting (KEY=VALUE, as in --set), and compare "
+          "with the runs that have it; the baseline then supplies only the noise floor")
       ->allow_extra_args(false);
   gate->add_option("--save-baseline", gate_.save,
                    "Write the measurements to this file, as a baseline, instead of comparing them");

@@ -23,16 +23,17 @@ void RunCommandOptions::add_to(CLI::App& app) {
       ->add_option(
           "--launcher", arguments.launcher,
           "What starts r2bench on the hosts: local (nothing: all nodes are on this machine), mpi (mpirun), "
-          "slurm (srun), env (something else has, such as torchrun, with RANK, WORLD_SIZE and "
-          "MASTER_ADDR set) (default: local)")
+          "slurm (srun), env (already started on each host, for example by torchrun; needs RANK, WORLD_SIZE "
+          "and MASTER_ADDR) (default: local)")
       ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
   command->add_option(
       "--hosts", arguments.hosts,
       "With --launcher mpi or slurm: hosts, separated by commas (default: those of the allocation)");
   command
-      ->add_option("--slow-motion", arguments.slow_motion,
-                   "Run N times as slowly: times are multiplied and rates divided by N, a power of two "
-                   "(default: 1; on rxe chosen by measurement)")
+      ->add_option(
+          "--slow-motion", arguments.slow_motion,
+          "Run N times as slowly (N is a power of two): times are multiplied by N, rates divided by N "
+          "(default: 1; on rxe chosen by measurement)")
       ->check(CLI::Range(1, 4096));
   command
       ->add_option("--shorter", arguments.shorter,
