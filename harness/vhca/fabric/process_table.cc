@@ -89,6 +89,7 @@ template <typename Slot, std::size_t n>
 void release_owned(SlotTable<Slot, n>& table, ProcessId id) {
   for (Slot& slot : table.used()) {
     if (slot.owner.load(std::memory_order_relaxed) != id) continue;
+    VHCA_PAUSE_POINT(owner_seen);
     ProcessId expected = id;
     slot.owner.compare_exchange_strong(expected, 0);
   }
@@ -100,6 +101,7 @@ void release_owned(SlotTable<Slot, n>& table, ProcessId id) {
 template <typename Slot>
 std::uint32_t owned_by(const Slot& slot, const std::atomic<std::uint32_t>& word, ProcessId id) {
   const std::uint32_t seen = word.load();
+  VHCA_PAUSE_POINT(word_seen);
   return slot.owner.load() == id ? seen : 0;
 }
 
@@ -122,6 +124,7 @@ bool release_property(Fabric& fabric, ProcessId id) {
       }
       VHCA_PAUSE_POINT(number_seen);
       qp.number.compare_exchange_strong(number, 0);
+      VHCA_PAUSE_POINT(number_gone);
     }
     if (qp.owner.load() != id) continue;
     if (has_living_holder(fabric, qp, id)) unused = false;
@@ -136,6 +139,7 @@ bool release_property(Fabric& fabric, ProcessId id) {
 }
 
 void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
+  VHCA_PAUSE_POINT(found_dead);
   const ProcessId id = slot.id.load();
   // Another process may have been here first, and the slot may be a living one's by now: an id is written
   // after the claim.

@@ -147,6 +147,29 @@ TEST_F(Races, a_shared_queue_goes_on_when_the_initiator_was_killed_before_it_mov
   EXPECT_EQ(complete_next(), 1u);
 }
 
+// The queue pair that it was taken for has nobody to end that yet.
+TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_claimed_a_request) {
+  QpSlot& other = fabric_->queue_pairs[1];
+  other.srq = 1;
+  other.recv_depth = kDepth;
+  other.recv_stride = 64;
+  other.max_recv_sge = 1;
+  other.recv_ring = allocate_pages(*fabric_, 1, kDepth * 64);
+  post_shared(0);
+  post_shared(1);
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("claimed", [] { ::_exit(42); });
+              take_shared_receive(*fabric_, queue_pair());
+              return 1;
+            }),
+            42);
+  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, other) ? 0 : 1; }), 0);
+  EXPECT_EQ(other.recv_posted.load(), 1u);
+  EXPECT_EQ(recv_entry_of(*fabric_, other, 0).wr_id, 1u);
+  finish_taking(*fabric_, queue_pair());
+  EXPECT_EQ(complete_next(), 0u);
+}
+
 TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
   post_shared(0);
   queue_pair().srq_intent.store(1);
@@ -212,7 +235,7 @@ TEST_F(Races,
 }
 
 // The owner's RESET comes between the initiator's look at the state and its verdict.
-TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_pair_at_the_same_time) {
+void is_reset_while_it_breaks(ibv_qp_state next) {
   const FabricHost fabric = test::make_fabric(1, 2);
   test::Process process(fabric, "node0", [&](const test::Wire&) {
     const test::FabricView view(fabric);
@@ -224,15 +247,23 @@ TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_
     test::at_next("breaking", [&] {
       was_there = true;
       target.state.begin_life();  // what ibv_modify_qp to RESET does first
+      target.state.store(next);
     });
     a.post({.id = 1, .bytes = 8, .rkey = 0x7fffffff});
     VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_REM_ACCESS_ERR);
     VHCA_REQUIRE(was_there);
-    VHCA_REQUIRE_EQ(target.state.load(), IBV_QPS_RESET);
+    VHCA_REQUIRE_EQ(target.state.load(), std::uint32_t(next));
     VHCA_REQUIRE_EQ(QpState::life_of(target.state.word()), life + 1);
     VHCA_REQUIRE_EQ(target.async_flags.load(), 0u);
   });
   EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_pair_at_the_same_time) {
+  is_reset_while_it_breaks(IBV_QPS_RESET);
+}
+TEST(RacesOfStates, an_initiator_that_breaks_a_queue_pair_does_not_break_its_next_life) {
+  is_reset_while_it_breaks(IBV_QPS_RTR);
 }
 
 // The same between the engine's look at the state and its verdict that the CQ has overrun.
