@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs with several faults at a time, of different kinds: whose fence is whose, each strike's own t0 and
+// heal, and what the mode can carry from one change of the NICs to the next.
+#include "harness/judge/nics_left.h"
+#include "harness/judge/testing/several_faults_fixture.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::Effect;
+
+// The fence of the lost NIC comes only after the throttle of another one.
+TEST_F(SeveralFaults, a_late_fence_answers_no_fault_that_came_in_between) {
+  scenario.faults = {fault("port_down", "node2/nic1"), fault("throttle", "node0/nic0", kGbit)};
+  go_on(1000, 1600);
+  strike(1305, 0);
+  strike(1403.5, 1);
+  fence(1502, 2, 1, 1, "watchdog");
+  go_on(1600, 3600, {5}, 20);
+  const ModeResult evaluated = result();
+  EXPECT_FALSE(evaluated.faults[1].detect_ms);
+  EXPECT_EQ(evaluated.faults[1].detected_by, "");
+  EXPECT_DOUBLE_EQ(evaluated.faults[0].detect_ms.value_or(0), 197);
+  // Nor does that of the same NIC of another node, or of another NIC of the same node.
+  for (const auto& [node, nic] : {std::pair<uint16_t, uint16_t>{1, 1}, {2, 0}}) {
+    job.record.fences.clear();
+    fence(1502, node, nic, 0, "watchdog");
+    EXPECT_FALSE(result().faults[0].detect_ms) << "node" << node << "/nic" << nic;
+  }
+}
+
+TEST_F(SeveralFaults,
+       of_two_faults_of_one_rail_the_later_one_is_answered_unless_the_operation_was_still_open) {
+  scenario.faults = {fault("throttle", "node1/nic0", kGbit / 2), fault("port_down", "node0/nic0")};
+  go_on(1000, 1600);
+  strike(1305, 0);
+  strike(1455, 1);
+  fence(1460, 1, 0, 0, "completion");
+  go_on(1600, 3600, {2}, 20);
+  EXPECT_FALSE(result().faults[0].detect_ms) << "a slow NIC asks for no fence";
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
+  scenario.faults[0].kind = &faultinject::fault_kind("blackhole");
+  EXPECT_FALSE(result().faults[0].detect_ms) << "the operation that it met was over long before";
+  job.firings[0].t0_ns = at(1452);
+  EXPECT_DOUBLE_EQ(result().faults[0].detect_ms.value_or(0), 8) << "one fence for both";
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
+}
+
+TEST_F(SeveralFaults, each_round_of_a_repeating_fault_is_a_strike) {
+  repeat_port_down(3);
+  go_on(1000, 6000);
+  Firing& firing = strike(1505);
+  firing.board_id = 7;
+  firing.rounds = 3;
+  firing.healed_ns = at(3605);
+  for (double t0 : {1505., 2505., 3505.}) {
+    witness(7, t0, Effect::kPortErrDelivered);
+    witness(7, t0 + 0.3, Effect::kQpToErr);
+    witness(7, t0 + 100, Effect::kPortActiveDelivered);
+    witness(7, t0 + 120, Effect::kWcShown);
+  }
+  for (const auto every : {0, 1000}) {
+    scenario.faults[0].every = std::chrono::milliseconds(every);
+    const ModeResult evaluated = result();
+    ASSERT_EQ(evaluated.faults.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(evaluated.faults[i].t0_ns, at(1505 + 1000 * double(i)));
+      EXPECT_EQ(evaluated.faults[i].healed_ns, at(1605 + 1000 * double(i)));
+    }
+  }
+}
+
+// Three at a time on a node of four NICs: nic1 slow, then nic0 lost, then nic2 lost for a while.
+TEST_F(SeveralFaults, the_limit_follows_the_nics_that_are_left_in_each_interval) {
+  scenario.fabric.nodes = 2;
+  scenario.fabric.nics_per_node = 4;
+  mode.kind = ModeKind::kBalance;
+  scenario.faults = {fault("throttle", "node1/nic1", kGbit / 2), fault("port_down"),
+                     fault("port_down", "node1/nic2")};
+  job.record.streams = {{1, 0, 1, 0}};
+  run(1000, 9000, 100, 10);
+  job.record.streams.push_back({1, 1, 1, 0});
+  strike(2005, 0).healed_ns = at(6000);
+  strike(3005, 1);
+  strike(4005, 2).healed_ns = at(5000);
+  const ModeResult evaluated = result();
+  std::vector<std::pair<uint64_t, double>> limits;
+  for (const LimitPoint& point : evaluated.timeline.limits) limits.emplace_back(point.time_ns, point.limit);
+  EXPECT_EQ(limits, (std::vector<std::pair<uint64_t, double>>{{at(2005), 3.5 / 4},
+                                                              {at(3005), 2.5 / 4},
+                                                              {at(4005), 1.5 / 4},
+                                                              {at(5000), 2.5 / 4},
+                                                              {at(6000), 0.75}}));
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit_before, 3.5 / 4);
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit, 2.5 / 4);
+  EXPECT_DOUBLE_EQ(evaluated.throughput.limit, 1.5 / 4) << "behind the last strike";
+}
+
+TEST_F(SeveralFaults, a_heal_asks_for_nothing_more_and_a_further_strike_for_less) {
+  scenario.fabric.nics_per_node = 4;
+  mode.kind = ModeKind::kBalance;
+  scenario.faults = {fault("port_down"), fault("port_down", "node1/nic2")};
+  strike(1000, 0).healed_ns = at(2000);
+  strike(3000, 1);
+  const std::vector<Firing> strikes = strikes_of(scenario, job);
+  const NicsLeft left(scenario, mode, strikes, job.record);
+  const auto steps = left.limits_for(strikes[0], at(9000));
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_DOUBLE_EQ(steps[0].limit, 0.75);
+  EXPECT_EQ(steps[1].from_ns, at(3000));
+  EXPECT_DOUBLE_EQ(steps[1].limit, 0.5) << "nic0 as long as it may be away, and nic2";
+}
+
+// Two NICs of a card that die within a millisecond, and a plugin that moves both to one backup.
+TEST_F(SeveralFaults, two_nics_that_die_together_are_both_measured_against_what_both_leave) {
+  scenario.fabric.nodes = 2;
+  scenario.fabric.nics_per_node = 4;
+  scenario.faults = {fault("port_down"), fault("port_down", "node1/nic1")};
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}, {1, 2, 1, 0}, {1, 3, 1, 0}};
+  for (double t = 1000; t < 1500; t += 100) operation(t, t + 100);
+  for (uint32_t s = 0; s < 4; ++s) deliver(s, 1000, 1550, 10, uint16_t(s));
+  strike(1555, 0);
+  strike(1555.8, 1);
+  for (uint16_t nic : {0, 1}) fence(1557, 1, nic, 0, "event");
+  for (double t = 1500; t < 6000; t += 300) operation(t, t + 300);
+  for (uint32_t s = 0; s < 4; ++s) deliver(s, 1560, 6000, 30, uint16_t(s < 2 ? 2 : s));  // a third each
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults_sampled, 2u);
+  EXPECT_EQ(evaluated.faults_unrecovered, 2u);
+  EXPECT_DOUBLE_EQ(evaluated.throughput.limit, 0.5) << "nic2 and nic3 take one each";
+  EXPECT_NEAR(evaluated.throughput.retained, 1 / 3., 0.02);
+  EXPECT_EQ(evaluated.throughput.rounds_measured, 1u);
+  EXPECT_EQ(evaluated.throughput.rounds_settled, 0u);
+}
+
+// A queue pair is replaced on its own NIC: what is retained is what the backup carried until then.
+TEST_F(SeveralFaults, a_queue_pair_takes_its_nic_away_until_its_channel_is_back) {
+  scenario.fabric.nodes = 2;
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+  scenario.faults = {fault("qp_error")};
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 3500);
+  run(3500, 6000, 100, 10);
+  strike(1555);
+  r2ccl::trace::Event event{};
+  event.type = r2ccl::trace::EventType::kFailback;
+  event.time_ns = at(3450);
+  event.nic = 0;
+  job.trace.push_back({1, event});
+  const ModeResult evaluated = result();
+  EXPECT_NEAR(evaluated.throughput.retained, 0.5, 0.01) << "not the mean of that and of the time after it";
+  ASSERT_EQ(evaluated.timeline.limits.size(), 2u);
+  EXPECT_EQ(evaluated.timeline.limits[1].time_ns, at(3450));
+}
+
+}  // namespace
+}  // namespace r2bench
