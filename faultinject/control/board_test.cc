@@ -50,6 +50,13 @@ class BoardTest : public testing::Test {
     spec.target = parse_target(target);
     return spec;
   }
+  /// With the event as its trigger.
+  static FaultSpec upon(const char* event, const char* kind = "port_down") {
+    FaultSpec armed = spec(kind);
+    armed.trigger.kind = Trigger::Kind::kEvent;
+    armed.trigger.event = event;
+    return armed;
+  }
   bool advance_to(uint64_t now) {
     bool changed = false;
     advance(*board, now, changed);
@@ -84,9 +91,7 @@ TEST_F(BoardTest, an_armed_fault_waits_for_its_trigger) {
 }
 
 TEST_F(BoardTest, a_healed_fault_never_fires) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "x";
+  FaultSpec armed = upon("x");
   const uint32_t id = host.arm(armed);
   host.heal_all();
   host.event("x", 0);
@@ -123,9 +128,7 @@ TEST_F(BoardTest, the_next_deadline_is_what_advance_returns) {
 }
 
 TEST_F(BoardTest, an_iteration_fires_at_its_number_or_later_and_only_once) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "iteration";
+  FaultSpec armed = upon("iteration");
   armed.trigger.value = 60;
   const uint32_t id = host.arm(armed);
   EXPECT_FALSE(offer_event(*board, "iteration", 59, 1000));
@@ -136,9 +139,7 @@ TEST_F(BoardTest, an_iteration_fires_at_its_number_or_later_and_only_once) {
 }
 
 TEST_F(BoardTest, another_event_with_a_value_fires_at_that_value_only) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "rail_down";
+  FaultSpec armed = upon("rail_down");
   armed.trigger.value = 2;
   host.arm(armed);
   EXPECT_FALSE(offer_event(*board, "rail_down", 3, 1000));
@@ -146,9 +147,7 @@ TEST_F(BoardTest, another_event_with_a_value_fires_at_that_value_only) {
 }
 
 TEST_F(BoardTest, the_random_phase_comes_from_the_seed) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "x";
+  FaultSpec armed = upon("x");
   armed.trigger.phase_up_to = 20ms;
   std::set<uint64_t> phases;
   for (int i = 0; i < 20; i++) phases.insert(board->faults[host.arm(armed) - 1].phase_delay_ns);
@@ -191,9 +190,7 @@ TEST_F(BoardTest, t0_is_the_earliest_effect_and_a_duration_counts_from_it) {
 }
 
 TEST_F(BoardTest, a_fault_repeats_at_its_interval_and_each_time_for_its_duration) {
-  FaultSpec timed = spec();
-  timed.trigger.kind = Trigger::Kind::kEvent;
-  timed.trigger.event = "x";
+  FaultSpec timed = upon("x");
   timed.repeat = 3;
   timed.every = 2s;
   timed.duration = 500ms;
@@ -219,9 +216,7 @@ TEST_F(BoardTest, a_fault_repeats_at_its_interval_and_each_time_for_its_duration
 }
 
 TEST_F(BoardTest, without_an_interval_each_round_waits_for_its_trigger_again) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "x";
+  FaultSpec armed = upon("x");
   armed.repeat = 2;
   const uint32_t id = host.arm(armed);
   FaultEntry& entry = board->faults[id - 1];
@@ -237,9 +232,7 @@ TEST_F(BoardTest, without_an_interval_each_round_waits_for_its_trigger_again) {
 }
 
 TEST_F(BoardTest, says_when_its_last_16_rounds_fired) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "x";
+  FaultSpec armed = upon("x");
   armed.repeat = 20;
   const uint32_t id = host.arm(armed);
   std::vector<uint64_t> fired;
@@ -254,9 +247,7 @@ TEST_F(BoardTest, says_when_its_last_16_rounds_fired) {
 }
 
 TEST_F(BoardTest, healing_between_two_rounds_ends_all_of_them) {
-  FaultSpec armed = spec();
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "x";
+  FaultSpec armed = upon("x");
   armed.repeat = 5;
   const uint32_t id = host.arm(armed);
   FaultEntry& entry = board->faults[id - 1];
@@ -269,9 +260,7 @@ TEST_F(BoardTest, healing_between_two_rounds_ends_all_of_them) {
 }
 
 TEST_F(BoardTest, strikes_are_counted_per_round_whoever_takes_them) {
-  FaultSpec armed = spec("post_fail");
-  armed.trigger.kind = Trigger::Kind::kEvent;
-  armed.trigger.event = "x";
+  FaultSpec armed = upon("x", "post_fail");
   armed.repeat = 2;
   armed.count = 3;
   FaultEntry& entry = board->faults[host.arm(armed) - 1];
