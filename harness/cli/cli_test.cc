@@ -193,8 +193,20 @@ TEST_F(Program, explains_a_plan_and_writes_its_schedule) {
       << err.str();
   EXPECT_NE(out.str().find("node 2 at 50 %"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("rank 2\n"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("rank 1\n"), std::string::npos) << out.str();
   EXPECT_TRUE(fs::exists("plan.xml"));
   for (const char* file : {"plan.0.et", "plan.3.et"}) EXPECT_GT(fs::file_size(file), 100u) << file;
+}
+
+TEST_F(Program, prints_one_rank_of_a_plan_or_all_and_no_other) {
+  EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5", "--bytes", "1MiB", "--print", "all"}), 0) << err.str();
+  for (const char* rank : {"rank 0\n", "rank 1\n", "rank 2\n"})
+    EXPECT_NE(out.str().find(rank), std::string::npos) << out.str();
+  for (const char* wrong : {"3", "-1", "-2", "1x", "none", "99999999999"}) {
+    err.str("");
+    EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5", "--bytes", "1MiB", "--print", wrong}), kExitUsage);
+    EXPECT_NE(err.str().find("write a rank below 3, or 'all'"), std::string::npos) << wrong << err.str();
+  }
 }
 
 TEST_F(Program, lists_and_explains_its_own_scenarios) {

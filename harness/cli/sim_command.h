@@ -3,7 +3,9 @@
 // schedule itself.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "harness/cli/console.h"
 #include "harness/sim/comparison.h"
@@ -21,7 +23,7 @@ struct PlanArguments {
   std::string algorithm;  ///< whose schedule is written; empty: the one that the planner takes
   std::string xml;        ///< file for the schedule as XML; empty: none
   std::string chakra;     ///< prefix of files PREFIX.RANK.et; empty: none
-  int print = -1;         ///< rank whose operations are printed; -1: none, -2: all
+  std::vector<uint32_t> print;  ///< ranks whose operations are printed
 };
 
 int sim_command(const SimArguments& arguments, const Console& console);

@@ -2,7 +2,9 @@
 #include "harness/cli/sim_options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
+#include <numeric>
 
 #include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
@@ -137,7 +139,7 @@ void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
       ->check(CLI::IsMember({"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix"}))
       ->needs(capacities)
       ->group(group);
-  explain.add_option("--print", print, "Print the operations of this rank (-2: of all ranks)")
+  explain.add_option("--print", print, "Print the operations of this rank ('all': of all ranks)")
       ->needs(capacities)
       ->group(group);
   explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")
@@ -148,6 +150,20 @@ void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
       ->group(group);
 }
 
-PlanArguments PlanOptions::finished() const { return {job.job(), algorithm, xml, chakra, print}; }
+PlanArguments PlanOptions::finished() const {
+  PlanArguments arguments{job.job(), algorithm, xml, chakra, {}};
+  const auto ranks = uint32_t(arguments.job.capacities.size());
+  if (print == "all") {
+    arguments.print.resize(ranks);
+    std::iota(arguments.print.begin(), arguments.print.end(), 0u);
+  } else if (!print.empty()) {
+    uint32_t rank = 0;
+    const auto [end, error] = std::from_chars(print.data(), print.data() + print.size(), rank);
+    if (error != std::errc() || end != print.data() + print.size() || rank >= ranks)
+      throw UsageError("--print " + print + ": write a rank below " + std::to_string(ranks) + ", or 'all'");
+    arguments.print = {rank};
+  }
+  return arguments;
+}
 
 }  // namespace r2bench

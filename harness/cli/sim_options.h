@@ -44,7 +44,7 @@ struct SimOptions {
 struct PlanOptions {
   JobOptions job;
   std::string algorithm, xml, chakra;
-  int print = -1;
+  std::string print;  ///< a rank, or 'all'; empty: none
   CLI::Option* capacities = nullptr;
 
   void add_to(CLI::App& explain, const std::string& group);

@@ -108,7 +108,7 @@ void append_lane(std::string& text, const Schedule& schedule, uint32_t lane_numb
 
 }  // namespace
 
-std::string to_text(const Schedule& schedule, int rank) {
+std::string to_text(const Schedule& schedule, std::span<const uint32_t> ranks) {
   std::string text = schedule.name + ": " + name(schedule.collective) + " of " +
                      std::to_string(schedule.ranks) + " ranks, " +
                      std::to_string(schedule.connections.size()) + " connections, " +
@@ -119,11 +119,10 @@ std::string to_text(const Schedule& schedule, int rank) {
             std::to_string(part.segments) + " segments of " + std::to_string(part.chunks.size()) +
             " chunks\n";
   }
-  for (uint32_t r = 0; r < schedule.ranks; ++r) {
-    if (rank != -2 && rank != static_cast<int>(r)) continue;
-    text += "rank " + std::to_string(r) + "\n";
-    for (uint32_t lane = 0; lane < schedule.lanes[r].size(); ++lane) {
-      append_lane(text, schedule, lane, schedule.lanes[r][lane]);
+  for (const uint32_t rank : ranks) {
+    text += "rank " + std::to_string(rank) + "\n";
+    for (uint32_t lane = 0; lane < schedule.lanes[rank].size(); ++lane) {
+      append_lane(text, schedule, lane, schedule.lanes[rank][lane]);
     }
   }
   return text;

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,8 +113,7 @@ std::vector<std::pair<uint64_t, uint64_t>> chunk_ranges(const Schedule& schedule
 /// One chunk's part of the data.
 double chunk_fraction(const Part& part, uint32_t index);
 
-/// The schedule in words; with `rank` ≥ 0 also that rank's lanes, operation by operation, with all ranks' for
-/// -2.
-std::string to_text(const Schedule& schedule, int rank = -1);
+/// The schedule in words; of each of `ranks` also the lanes, operation by operation.
+std::string to_text(const Schedule& schedule, std::span<const uint32_t> ranks = {});
 
 }  // namespace r2ccl::collective

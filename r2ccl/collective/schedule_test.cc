@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <string>
 #include <vector>
@@ -48,7 +49,7 @@ TEST(Schedule, a_ranks_block_of_an_allgather_is_one_piece) {
 }
 
 TEST(Schedule, is_printed_operation_by_operation) {
-  const std::string text = to_text(ring_allreduce({0, 1}, 3, 1), 0);
+  const std::string text = to_text(ring_allreduce({0, 1}, 3, 1), std::array{0u});
   EXPECT_EQ(text,
             "ring: AllReduce of 2 ranks, 2 connections, 24 operations\n"
             "part 0: 1 of the data, 3 segments of 2 chunks\n"
