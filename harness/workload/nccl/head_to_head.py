@@ -182,6 +182,12 @@ def parse(argv):
         parser.error(f"--libraries {wrong[0]}: write VERSION=PATH")
     if arguments.nodes < 2 or arguments.ranks_per_node < 1:
         parser.error(f"--nodes {arguments.nodes} --ranks-per-node {arguments.ranks_per_node}: at least 2 nodes of 1 rank are needed, for traffic between nodes")
+    if arguments.iters is not None and arguments.iters < 1:
+        parser.error(f"--iters {arguments.iters}: at least 1 operation is needed")
+    try:
+        re.compile(arguments.only)
+    except re.error as error:
+        parser.error(f"--only {arguments.only}: not a regular expression ({error})")
     arguments.libraries = dict(text.split("=", 1) for text in arguments.libraries)
     return arguments
 

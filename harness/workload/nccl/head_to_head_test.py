@@ -121,6 +121,13 @@ class Plan(unittest.TestCase):
                 arguments(*wrong)
             self.assertIn("at least 2 nodes of 1 rank", said.getvalue())
 
+    def test_numbers_and_patterns_that_select_nothing_are_refused(self):
+        for wrong, why in ((("--iters", "-5"), "at least 1 operation"), (("--iters", "0"), "at least 1 operation"), (("--only", "("), "not a regular expression")):
+            said = io.StringIO()
+            with self.subTest(wrong=wrong), contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                arguments(*wrong)
+            self.assertIn(why, said.getvalue())
+
     def test_every_fault_has_three_seeds_on_four_transports(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if not row["heal_ms"]]
         self.assertEqual(len(rows), len(rows_of.FAULTS) * 3 * 4)
