@@ -23,7 +23,7 @@ struct FaultSpec;
 enum class Takes {
   kNothing,
   kPort,        // nothing travels on the NIC any more
-  kQueuePairs,  // single queue pairs: their NIC goes on for all others
+  kQueuePairs,  // single queue pairs, or some of the traffic: their NIC goes on for all else
   kSpeed,       // the NIC is slower, or its completions are late
 };
 

@@ -58,8 +58,8 @@ class Fault {
   // The same for RTR, from where on it receives.
   virtual void receives(Context&, QueuePair&, uint64_t /*now_ns*/) {}
 
-  // The program posts a send WR while the fault lasts, before it goes anywhere. `sent.spoiled` and
-  // `sent.lost` may be set.
+  // The program posts a send WR while the fault lasts, before it goes anywhere. `sent.spoiled` may be set;
+  // cut() and lose() make it go nowhere.
   virtual void posting(Context&, QueuePair&, Sent& /*sent*/, uint64_t /*now_ns*/) {}
 
   // The errno with which a call of the program must fail, before anything is done; 0: not by this fault.
@@ -76,7 +76,7 @@ class Fault {
   virtual void went(Context&, QueuePair&) {}
 
   // A successful send completion is about to be shown; `sent` is its work request where it is known. The
-  // fault may rewrite it. False: it must not be shown now.
+  // fault may rewrite it. False: it is never shown (after lose_ack() its failure is, later).
   virtual bool completing(Context&, QueuePair&, const Sent* /*sent*/, ibv_wc&, uint64_t /*now_ns*/) {
     return true;
   }
