@@ -22,8 +22,9 @@ bool all_zero(const uint8_t gid[16]) {
   return std::all_of(gid, gid + 16, [](uint8_t byte) { return byte == 0; });
 }
 
-void raise_to(std::atomic<uint64_t>& value, uint64_t least) {
-  uint64_t seen = value.load();
+template <class T>
+void raise_to(std::atomic<T>& value, T least) {
+  T seen = value.load();
   while (seen < least && !value.compare_exchange_weak(seen, least)) {
   }
 }
@@ -31,14 +32,17 @@ void raise_to(std::atomic<uint64_t>& value, uint64_t least) {
 bool to_fired(FaultEntry& fault, PhaseAndRound seen, uint64_t time_ns) {
   uint64_t none = 0;
   fault.triggered_ns.compare_exchange_strong(none, time_ns);
-  raise_to(fault.fired_ns,
-           time_ns);  // before it fires: nobody may take an earlier round's time for this one's
+  // Before it fires: nobody may take an earlier round's time for this one's.
+  raise_to(fault.fired_ns, time_ns);
+  raise_to(fault.recent_ns[seen.round % kRecentRounds], time_ns);
   const bool fired = fault.phase.move(seen, Phase::kFired);
-  if (fired) {
-    fault.recent_ns[seen.round % kRecentRounds].store(time_ns);
-    fault.times_fired.fetch_add(1);
-  }
+  if (fired) raise_to(fault.times_fired, seen.round + 1);
   return fired;
+}
+
+// Before a round that has fired ends: the process that fired it may have been killed before it had counted it.
+void count_fired(FaultEntry& fault, PhaseAndRound seen) {
+  if (seen.phase == Phase::kFired) raise_to(fault.times_fired, seen.round + 1);
 }
 
 // When the trigger of a fault armed for `round` is or was met by time alone; 0: not by time, or not yet known.
@@ -166,11 +170,13 @@ bool heal_now(FaultEntry& fault, uint64_t now) {
     if (seen.phase != Phase::kArmed && seen.phase != Phase::kFired) return false;
     uint64_t none = 0;
     fault.healed_ns.compare_exchange_strong(none, now);
+    count_fired(fault, seen);
     if (fault.phase.move(seen, Phase::kHealed)) return true;
   }
 }
 
 bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now) {
+  count_fired(fault, seen);
   if (seen.round + 1 < fault.rounds) return fault.phase.next_round(seen);
   uint64_t none = 0;
   fault.healed_ns.compare_exchange_strong(none, now);
@@ -178,7 +184,9 @@ bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now) {
 }
 
 void finish_round(FaultEntry& fault, uint32_t round) {
-  if (round + 1 < fault.rounds) fault.phase.next_round({Phase::kFired, round});
+  const PhaseAndRound seen{Phase::kFired, round};
+  count_fired(fault, seen);
+  if (round + 1 < fault.rounds) fault.phase.next_round(seen);
 }
 
 bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {

@@ -276,7 +276,8 @@ FaultState BoardHost::state(uint32_t id) const {
   const FaultEntry& fault = impl_->entry(id);
   impl_->let_time_act();
   FaultState state;
-  switch (fault.phase.load()) {
+  const PhaseAndRound seen = fault.phase.both();
+  switch (seen.phase) {
     case Phase::kEmpty:
     case Phase::kArmed:
       state.phase = FaultState::Phase::kArmed;
@@ -291,7 +292,8 @@ FaultState BoardHost::state(uint32_t id) const {
   state.armed_ns = fault.armed_ns.load();
   state.triggered_ns = fault.triggered_ns.load();
   state.t0_ns = fault.t0_ns.load();
-  state.rounds = fault.times_fired.load();
+  // The round that lasts may not have been counted yet.
+  state.rounds = std::max(fault.times_fired.load(), seen.phase == Phase::kFired ? seen.round + 1 : 0);
   for (uint32_t round = state.rounds - std::min(state.rounds, kRecentRounds); round < state.rounds; round++)
     state.recent_ns.push_back(fault.recent_ns[round % kRecentRounds].load());
   state.healed_ns = state.phase == FaultState::Phase::kHealed ? fault.healed_ns.load() : 0;

@@ -246,6 +246,33 @@ TEST_F(BoardTest, says_when_its_last_16_rounds_fired) {
   EXPECT_EQ(host.state(id).recent_ns, fired);
 }
 
+// A process that is killed after it has made a round fire, and before it has counted it.
+TEST_F(BoardTest, a_round_that_nobody_has_counted_is_counted_when_it_is_seen_or_ends) {
+  const auto uncounted = [this](uint32_t rounds) {
+    FaultSpec armed = upon("x");
+    armed.repeat = rounds;
+    const uint32_t id = host.arm(armed);
+    FaultEntry& entry = board->faults[id - 1];
+    EXPECT_TRUE(offer_event(*board, "x", 0, 1000));
+    entry.times_fired.store(0);
+    EXPECT_EQ(host.state(id).rounds, 1u);
+    EXPECT_EQ(host.state(id).recent_ns, std::vector<uint64_t>{1000});
+    return id;
+  };
+  const uint32_t healed = uncounted(1);
+  host.heal(healed);
+  EXPECT_EQ(host.state(healed).rounds, 1u);
+
+  const uint32_t repeated = uncounted(3);
+  finish_round(board->faults[repeated - 1], 0);
+  EXPECT_EQ(host.state(repeated).rounds, 1u);
+  EXPECT_TRUE(offer_event(*board, "x", 0, 2000));
+  EXPECT_EQ(host.state(repeated).rounds, 2u);
+  EXPECT_EQ(host.state(repeated).recent_ns, (std::vector<uint64_t>{1000, 2000}));
+  host.heal(repeated);
+  EXPECT_EQ(host.state(repeated).rounds, 2u);
+}
+
 TEST_F(BoardTest, healing_between_two_rounds_ends_all_of_them) {
   FaultSpec armed = upon("x");
   armed.repeat = 5;
