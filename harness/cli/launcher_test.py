@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`./r2bench test --help` and `./r2bench build --help` explain the launcher's commands without building anything; so does
-`./r2bench --help` while r2bench is not built.
+`./r2bench --help` while r2bench is not built. A run that needs the engine cpu alone builds no other engine's programs.
 
     launcher_test.py LAUNCHER      the script at the top of the repository"""
 import os
@@ -30,20 +30,48 @@ class LauncherTest(unittest.TestCase):
 
     def test_help_is_that_of_r2bench_once_it_is_built(self):
         with tempfile.TemporaryDirectory() as folder:
-            def program(path, text):
-                path = os.path.join(folder, path)
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.chmod(path, 0o755)
-
-            copy = shutil.copy(launcher, folder)
-            program("build/release/bin/r2bench", '#!/bin/sh\necho "the program: $*"\n')
-            program("tools/cmake", "#!/bin/sh\n")  # nothing is out of date, and no package is missing
-            program("tools/dpkg-query", '#!/bin/sh\nshift 2\nfor package; do echo "$package installed"; done\n')
-            ended = subprocess.run([copy, "--no-install", "--help"], capture_output=True, text=True, timeout=60,
-                                   env={"PATH": f"{folder}/tools:/usr/bin:/bin"})
+            ended = in_a_built_copy(folder, "--help")
             self.assertEqual((ended.returncode, ended.stdout), (0, "the program: --help\n"), ended.stderr)
+
+    def test_everything_is_built_unless_a_run_needs_less(self):
+        with tempfile.TemporaryDirectory() as folder:
+            texts = {"cpu": "workload: {engine: cpu}", "default": "faults: [{kind: port_down}]", "nccl": "workload: {engine: nccl}",
+                     "exec": "workload:\n  engine: 'exec'", "real": "faults: [{kind: real_tc}]",
+                     "rxe": "fabric: {kind: rxe}", "verbs": "fabric: {kind: verbs}"}
+            file = {}
+            for name, text in texts.items():
+                file[name] = os.path.join(folder, f"the one {len(file)}.yaml")
+                with open(file[name], "w", encoding="utf-8") as scenario:
+                    scenario.write(f"version: 1\n{text}\n")
+            less = [["run", file["cpu"]], ["run", file["default"]], ["run", file["cpu"], file["default"]]]
+            all_of_it = [["run", file[name]] for name in ("nccl", "exec", "real", "rxe", "verbs")]
+            all_of_it += [["run", file["cpu"], file["nccl"]], ["run", file["cpu"], "--fabric", "rxe"], ["run", file["cpu"], "--set", "a=b"],
+                          ["run"], ["run", "nic_down"], ["run", folder + "/missing.yaml"], ["run", folder], ["doctor"], [],
+                          ["explain", file["cpu"]], ["build"]]
+            for target, commands in (("runtime_cpu", less), ("runtime", all_of_it)):
+                for words in commands:
+                    with self.subTest(words=words):
+                        ended = in_a_built_copy(folder, *words)
+                        self.assertEqual(ended.returncode, 0, ended.stderr)
+                        with open(os.path.join(folder, "build/release.log"), encoding="utf-8") as log:
+                            self.assertEqual([line.split()[-1] for line in log if line.startswith("cmake --build")], [target])
+
+
+def in_a_built_copy(folder, *words):
+    """Runs the launcher in a copy where r2bench is built, nothing is out of date and no package is missing."""
+    def program(path, text):
+        path = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    copy = shutil.copy(launcher, folder)
+    program("build/release/bin/r2bench", '#!/bin/sh\necho "the program: $*"\n')
+    program("tools/cmake", '#!/bin/sh\necho "cmake $*"\n')
+    program("tools/dpkg-query", '#!/bin/sh\nshift 2\nfor package; do echo "$package installed"; done\n')
+    return subprocess.run([copy, "--no-install", *words], capture_output=True, text=True, timeout=60,
+                          env={"PATH": f"{folder}/tools:/usr/bin:/bin"})
 
 
 if __name__ == "__main__":
