@@ -26,9 +26,9 @@ using Risk = FirstDayStep::Risk;
 constexpr std::chrono::hours kStepLimit{3};
 
 /// steps.jsonl of the folder: the last line of a step counts.
-class Record {
+class StepRecord {
  public:
-  explicit Record(fs::path folder) : folder_(std::move(folder)) {
+  explicit StepRecord(fs::path folder) : folder_(std::move(folder)) {
     std::ifstream file(folder_ / "steps.jsonl");
     size_t number = 0;
     for (std::string line; std::getline(file, line);) {
@@ -163,7 +163,7 @@ void set_aside(const fs::path& out, const fs::path& log) {
 }
 
 /// Its new state.
-std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, Record& record,
+std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, StepRecord& record,
                       const Console& console) {
   const fs::path out = fs::absolute(fs::path(arguments.folder) / step.name);
   const std::string set = variables(step, arguments, out);
@@ -196,7 +196,7 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
   }
   check_hosts(arguments.hosts);
   check_run_options(arguments.run_options);
-  Record record(arguments.folder);
+  StepRecord record(arguments.folder);
   if (!arguments.skip.empty()) record.write(step_named(arguments.skip).name, "skipped", "by the user");
   if (!arguments.done.empty()) record.write(step_named(arguments.done).name, "done", "by hand");
   if (!arguments.again.empty()) record.write(step_named(arguments.again).name, "again", "by the user");
