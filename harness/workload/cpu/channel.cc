@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "harness/workload/cpu/capture.h"
 #include "harness/workload/cpu/pattern.h"
 #include "r2ccl/trace/ring.h"
 

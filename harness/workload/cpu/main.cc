@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "harness/workload/cpu/capture.h"
 #include "harness/workload/cpu/rank.h"
 #include "harness/workload/cpu/rank_control.h"
 #include "r2ccl/trace/ring.h"

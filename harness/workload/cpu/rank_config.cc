@@ -2,7 +2,7 @@
 #include "harness/workload/cpu/rank_config.h"
 
 #include <array>
-#include <cstdlib>
+#include <nlohmann/json.hpp>
 
 namespace r2bench {
 
@@ -54,11 +54,6 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");
   return c;
-}
-
-bool captures_operations_only() {
-  const char* capture = std::getenv("R2BENCH_CAPTURE");
-  return capture != nullptr && std::string(capture) == "operations";
 }
 
 }  // namespace r2bench

@@ -2,7 +2,7 @@
 // What the runner tells a rank before anything else, as one message.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "harness/scenario/scenario.h"
@@ -47,9 +47,5 @@ struct RankConfig {
   nlohmann::json to_json() const;
   static RankConfig from_json(const nlohmann::json& json);
 };
-
-/// R2BENCH_CAPTURE=operations: only the begin and end of operations are recorded, no message and nothing of
-/// the plugin. What recording costs is the difference (scenarios/capture_cost.yaml).
-bool captures_operations_only();
 
 }  // namespace r2bench

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "harness/workload/cpu/capture.h"
 #include "harness/workload/cpu/rank_control.h"
 #include "harness/workload/nccl/nccl_rank.h"
 #include "r2ccl/trace/ring.h"
