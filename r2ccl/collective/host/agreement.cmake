@@ -3,6 +3,7 @@
 add_library(r2ccl_agreement STATIC host/agreement_star.cc host/gate.cc host/node_counter.cc host/plan_agreement.cc host/selection.cc)
 target_link_libraries(r2ccl_agreement PUBLIC r2ccl_collective r2ccl_control r2ccl_trace Threads::Threads)
 set_target_properties(r2ccl_agreement PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+r2ccl_use_headers(r2ccl_agreement core)
 
 r2ccl_add_test(NAME collective_agreement_star_test SOURCES host/agreement_star_test.cc LIBRARIES r2ccl_agreement LABEL unit)
 r2ccl_add_test(NAME collective_gate_test SOURCES host/gate_test.cc LIBRARIES r2ccl_agreement LABEL unit)
