@@ -57,7 +57,7 @@ class Channel::Actions {
     return f();
   }
 
-  bool may_leave() const { return c_.paths_.active() && c_.status() != Status::kFailed; }
+  bool may_leave() const { return turn::may_leave(c_.sight(tick_)); }
   void leaving(uint32_t id, uint32_t /*target*/) {
     if (!planned) c_.note_leaving(*c_.paths_.find(id), by_, why_, tick_);
   }

@@ -274,12 +274,14 @@ class Channel {
   void use(Path& path, const Tick& tick);
   void note_failure(int local, int remote, const std::string& why);
   std::string what_failed() const;
-  bool at_home() const {
-    return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
-  }
+  bool is_home(int local, int remote) const { return local == home_nic_ && remote == peer_.home_nic(); }
+  bool is_home(const Path& path) const { return is_home(path.local_nic(), path.remote_nic()); }
+  bool at_home() const { return active() && is_home(*active()); }
   /// It could take over at once, and waits for nothing else.
   bool stands_by(const Path& path) const { return path.is_standby() && !failback_.has(path.id()); }
   bool setting_up() const { return status() == Status::kConnecting; }
+  /// What is known of it outside a turn, too.
+  TurnSight sight(const Tick& tick) const;
   bool peer_has_closed() const { return closing_.peer_closed(); }
 
   const uint32_t number_;
@@ -351,18 +353,12 @@ class Channel {
   void on_use(const wire::Use& use, const Tick& tick);
   void begin_search(const Tick& tick);
 
-  /// Its paths are of use, and others would take over.
-  bool may_migrate() const {
-    return greeted_ && context_.resilient() && !closing_.peer_closed() && !closing_.begun() &&
-           status() != Status::kFailed;
-  }
   /// Changes the status unless the channel has failed or closed, which is for good.
   bool advance(Status to);
 
   // closing (closing.cc)
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
-  TurnSight sight(const Tick& tick) const;
   void look(TurnSight& seen, const Tick& tick) const;
   Urgency act(TurnAct act, const Tick& tick);
   Urgency urgency(const TurnSight& turn, bool settles, const Tick& tick) const;

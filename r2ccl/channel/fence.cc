@@ -27,8 +27,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
     rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bounds_.bar());
-    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic())
-      failback_.rail_failed(tick.now);
+    if (is_home(path)) failback_.rail_failed(tick.now);
   }
   context_.load_stale = true;
   paths_.leave(path, owned);

@@ -12,7 +12,7 @@
 
 namespace r2ccl {
 // What balance/lane_plan.h asks.
-struct SenderPaths::RailSight {
+struct SenderPaths::LaneHost {
   const SenderPaths& c;
   uint64_t now;
 
@@ -25,7 +25,7 @@ struct SenderPaths::RailSight {
     const bool carries = c.paths_.any([&](const auto& path) {
       return path->carries() && path->local_nic() == l && path->remote_nic() == r;
     });
-    return carries || c.usable_rail(l, r, now);
+    return carries || rail::may_take(c.see_rail(l, r, now));
   }
   bool far(int l, int r) const { return c.is_far(l, r); }
   double capacity(int l) const { return c.context_.capacities.capacity(size_t(l)); }
@@ -36,7 +36,7 @@ struct SenderPaths::RailSight {
 void SenderPaths::step_balance(const Tick& tick) {
   if (!lane_plan_.due(status() == Status::kReady && in_demand(tick.now), tick.now)) return;
   const bool spread = lane_plan_.spreads();
-  lane_plan_.look(RailSight{*this, tick.now},
+  lane_plan_.look(LaneHost{*this, tick.now},
                   {context_.demand, context_.demand_version, context_.config.far_cost()},
                   {size_t(home_nic_), at_home(), follows_plan(), context_.config.cross_socket > 0});
   if (!lane_plan_.spreads() && !spread && paths_.lanes().empty()) return;
@@ -57,7 +57,7 @@ void SenderPaths::add_lanes(const Tick& tick) {
         path = candidate.get();
     if (path && stands_by(*path))
       start_lane(*path);
-    else if (!path && !opening_.under_way() && usable_rail(local, remote, tick.now))
+    else if (!path && !opening_.under_way() && rail::may_take(see_rail(local, remote, tick.now)))
       start_opening(Purpose::kLane, {local, remote}, tick);
   }
 }

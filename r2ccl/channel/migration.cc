@@ -107,7 +107,7 @@ void Channel::carry(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
   const bool moved = &path != active();
   const uint64_t moving_since = std::exchange(moving_since_, 0);
-  const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic();
+  const bool home = is_home(path);
   {
     const OwnershipGuard owned(ownership_);
     paths_.activate(path, owned);

@@ -66,7 +66,7 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
-  if (!may_migrate()) return;
+  if (!turn::minds_paths(sight(tick))) return;
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
     if (nic == home_nic_) failback_.rail_active(tick.now);
@@ -102,7 +102,7 @@ void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
 }
 
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
-  if (!may_migrate()) return;
+  if (!turn::minds_paths(sight(tick))) return;
   Actions actions(*this, tick, trace::DetectedBy::kEvent, what);
   ChannelEnd(end_, actions).path_failed(path.id());
 }

@@ -24,8 +24,7 @@ class SenderPaths::SearchActions : public Channel::Actions {
 
   bool usable(uint32_t id) const {
     const Path& path = *s_.paths_.find(id);
-    return !s_.context_.nic_unusable[size_t(path.local_nic())] &&
-           !s_.context_.nic_down[size_t(path.local_nic())] && !s_.peer_.nic_down(path.remote_nic());
+    return rail::is_up(s_.see_rail(path.local_nic(), path.remote_nic(), tick_.now));
   }
   ProbeSight probe(uint32_t id) {
     Path& path = *s_.paths_.find(id);

@@ -16,7 +16,7 @@ SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_ni
                    context.process + number() * 0x9e3779b97f4a7c15) {}
 
 bool SenderPaths::looks_soon(const Tick& tick) const {
-  const bool failback_is_near = !at_home() && home_may_work() && failback_.is_near(tick.now);
+  const bool failback_is_near = !at_home() && home_may_work(tick) && failback_.is_near(tick.now);
   return failback_is_near || opening_.under_way() || spread_move_.path() != 0 || lacks_standby(tick);
 }
 
@@ -39,21 +39,20 @@ struct SenderPaths::RailChoice {
   const SenderPaths& c;
   const Purpose purpose;
   const uint64_t now;
-  const std::vector<Backup> order = c.by_load(now);
+  const std::vector<int> order =
+      wanted_nics(c.context_.load(false), c.see_traffic(now), c.context_.backups[size_t(c.home_nic_)],
+                  c.context_.config.far_cost());
 
   int locals() const { return int(c.context_.devices.size()); }
   int remotes() const { return c.peer_.nics(); }
-  int wanted(int k) const { return order[size_t(k)].nic; }
+  int wanted(int k) const { return order[size_t(k)]; }
   int straight(int l) const { return c.straight(l); }
   int home_remote() const { return c.peer_.home_nic(); }
   bool usable(int l, int r) const {
-    const bool home = l == c.home_nic_ && r == c.peer_.home_nic();
-    if (!c.context_.usable(l) || c.peer_.nic_down(r) || c.rails_.barred(l, r, now)) return false;
-    if (!home && !c.context_.resilient()) return false;
-    if (home && purpose == Purpose::kStandby && !c.failback_.is_up()) return false;
-    return !c.paths_.any([&](const Path* path) {
+    const bool has_path = c.paths_.any([&](const Path* path) {
       return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
     });
+    return rail::may_open(c.see_rail(l, r, now), purpose, c.context_.resilient(), has_path);
   }
   bool shares(int l, int r) const {
     return c.active() && (c.active()->local_nic() == l || c.active()->remote_nic() == r);
@@ -67,22 +66,26 @@ std::optional<Rail> SenderPaths::candidate(Purpose purpose, uint64_t now) const 
   return choose_rail(RailChoice{*this, purpose, now});
 }
 
-bool SenderPaths::usable_rail(int local, int remote, uint64_t now) const {
-  const bool home = local == home_nic_ && remote == peer_.home_nic();
-  return context_.usable(local) && !peer_.nic_down(remote) && !rails_.barred(local, remote, now) &&
-         // It comes back by failback, which waits until it has proved itself.
-         (!home || failback_.is_up());
+RailSight SenderPaths::see_rail(int local, int remote, uint64_t now) const {
+  RailSight seen;
+  seen.home = is_home(local, remote);
+  seen.local_up = context_.is_up(local);
+  seen.driver_late = context_.workers->stuck(local);
+  seen.remote_up = !peer_.nic_down(remote);
+  seen.barred = rails_.barred(local, remote, now);
+  seen.home_is_up = failback_.is_up();
+  return seen;
 }
 
-bool SenderPaths::home_may_work() const {
-  return !peer_.nic_down(peer_.home_nic()) && context_.usable(home_nic_);
+bool SenderPaths::home_may_work(const Tick& tick) const {
+  return rail::may_work(see_rail(home_nic_, peer_.home_nic(), tick.now));
 }
 
 void SenderPaths::come_home(const Tick& tick) {
   Path* path = failback_.path() != 0 ? paths_.find(failback_.path()) : nullptr;
   FailbackSight seen;
   seen.away = !at_home();
-  seen.may_open = !opening_.under_way() && home_may_work();
+  seen.may_open = !opening_.under_way() && home_may_work(tick);
   seen.has_path = path != nullptr;
   if (path) {
     seen.probe = see_probe(

@@ -60,7 +60,7 @@ class SenderPaths : public Channel {
   void connected(Path& path, const Tick& tick);
   void opening_succeeded(const Tick& tick);
   bool lacks_standby(const Tick& tick) const;
-  bool usable_rail(int local, int remote, uint64_t now) const;
+  RailSight see_rail(int local, int remote, uint64_t now) const;
 
   // --- choosing
   class SearchActions;
@@ -70,13 +70,10 @@ class SenderPaths : public Channel {
   void no_path_works();
 
   // --- home
-  /// Nothing is known to be the matter with either NIC of the home rail.
-  bool home_may_work() const;
+  bool home_may_work(const Tick& tick) const;
 
   // --- mode 1
-  int bound_for() const;
-  std::vector<Backup> by_load(uint64_t now) const;
-  const Path* usable_standby() const;
+  TrafficSight see_traffic(uint64_t now) const;
   std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
   void step_spread(const Tick& tick);
   void look_for_less(const Tick& tick);
@@ -85,7 +82,7 @@ class SenderPaths : public Channel {
   void move_failed(int nic, const Tick& tick);
 
   // --- mode 2
-  struct RailSight;
+  struct LaneHost;
   void step_balance(const Tick& tick);
   void add_lanes(const Tick& tick);
   void start_lane(Path& path);

@@ -3,93 +3,45 @@
 // it must, they are spread: when a path is chosen, by what every NIC carries and is about to carry; and
 // afterwards, when it turns out that another NIC has clearly less to do, by a planned migration as failback
 // is one. Channels at home never move.
-#include <algorithm>
-#include <cmath>
-#include <tuple>
-
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/sender_paths.h"
 
 namespace r2ccl {
 
-// The path that a channel without an active one takes first.
-const Path* SenderPaths::usable_standby() const {
-  for (const auto& path : paths_)
-    if (may_take_over(path->state) && !failback_.has(path->id()) &&
-        !context_.nic_unusable[size_t(path->local_nic())] && !context_.nic_down[size_t(path->local_nic())] &&
-        !peer_.nic_down(path->remote_nic()))
-      return path.get();
-  return nullptr;
-}
-
-// The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
-int SenderPaths::bound_for() const {
-  if (active() && spread_move_.path() == 0 && !opening_.is_for(Purpose::kSpread))
-    return active()->local_nic();
+TrafficSight SenderPaths::see_traffic(uint64_t now) const {
+  TrafficSight seen;
+  seen.home = home_nic_;
+  seen.in_demand = in_demand(now);
+  if (active()) seen.active = active()->local_nic();
   const uint32_t target = active() ? spread_move_.path() : end_.target();
-  for (const auto& path : paths_)
-    if (target != 0 && path->id() == target) return path->local_nic();
-  if (active()) return opening_.local();
-  if (const Path* path = usable_standby()) return path->local_nic();
-  return opening_.is_for(Purpose::kRescue) ? opening_.local() : home_nic_;
+  if (const Path* path = target != 0 ? paths_.find(target) : nullptr) seen.target = path->local_nic();
+  const Path* standby = paths_.first([&](const Path* path) {
+    return takes_over(path->state, failback_.has(path->id()),
+                      see_rail(path->local_nic(), path->remote_nic(), now));
+  });
+  if (standby) seen.standby = standby->local_nic();
+  if (opening_.is_for(Purpose::kSpread)) seen.moving = opening_.local();
+  if (opening_.is_for(Purpose::kRescue)) seen.rescue = opening_.local();
+  if (opening_.is_for(Purpose::kStandby)) seen.opening = opening_.local();
+  return seen;
 }
 
 bool SenderPaths::add_to(NicLoad& load, const Tick& tick) const {
-  if (status() == Status::kFailed || status() == Status::kClosed || peer_has_closed()) return false;
-  const double weight = in_demand(tick.now) ? 1 : NicLoad::kIdle;
-  const auto home = size_t(home_nic_), bound = size_t(bound_for());
-  load.own[home] += weight;
-  if (bound != home) load.own[bound] += weight;
-  if (!active()) return bound != home;
-  const auto at = size_t(active()->local_nic());
-  if (at != bound) ++load.leaving[at];
-  for (const auto& path : paths_)
-    if (stands_by(*path) && !spread_move_.has(path->id()))
-      load.behind[at][size_t(path->local_nic())] += weight;
-  if (opening_.is_for(Purpose::kStandby)) load.behind[at][size_t(opening_.local())] += weight;
-  return at != home;
-}
-
-// The NICs in the order in which a path over them is wanted: home, then those that would have the least to
-// carry, this channel and those that would leave the active NIC together with it included; of them the
-// nearest. On a NIC across sockets a channel takes longer by what crossing costs.
-std::vector<Backup> SenderPaths::by_load(uint64_t now) const {
-  const NicLoad& load = context_.load(false);
-  const int at = active() ? active()->local_nic() : -1, bound = bound_for();
-  const auto would_carry = [&](const Backup& backup) {
-    double carried = load.on(backup.nic);
-    if (bound == backup.nic) carried -= in_demand(now) ? 1 : NicLoad::kIdle;
-    if (at >= 0) carried += load.behind[size_t(at)][size_t(backup.nic)];
-    return carried + (backup.crosses ? context_.config.far_cost() : 1);
-  };
-  std::vector<std::pair<double, Backup>> others;
-  for (const Backup& backup : context_.backups[size_t(home_nic_)])
-    others.emplace_back(would_carry(backup), backup);
-  // Channels that are idle count only among NICs that are equally near.
-  const auto key = [](const auto& other) {
-    return std::tuple(std::round(other.first), other.second.distance, other.first);
-  };
-  std::stable_sort(others.begin(), others.end(),
-                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  std::vector<Backup> order{{home_nic_, -1}};
-  for (const auto& other : others) order.push_back(other.second);
-  return order;
+  if (!turn::is_load(sight(tick))) return false;
+  return count_in(load, see_traffic(tick.now), [this](auto&& f) {
+    for (const auto& path : paths_)
+      if (stands_by(*path) && !spread_move_.has(path->id())) f(path->local_nic());
+  });
 }
 
 // A NIC with a straight rail to the peer on which this channel would have less beside it.
 std::optional<int> SenderPaths::less_loaded(const NicLoad& load, const Tick& tick) const {
-  const int at = active()->local_nic();
-  std::optional<int> best;
-  for (const Backup& backup : context_.backups[size_t(home_nic_)]) {
-    if (backup.nic == at || !spread_move_.may_go_to(backup.nic, tick.now) ||
-        !usable_rail(backup.nic, straight(backup.nic), tick.now))
-      continue;
-    const double extra = backup.crosses ? context_.config.far_cost() - 1 : 0;
-    if (load.better(at, backup.nic, extra) && (!best || load.on(backup.nic) < load.on(*best)))
-      best = backup.nic;
-  }
-  return best;
+  return r2ccl::less_loaded(load, active()->local_nic(), context_.backups[size_t(home_nic_)],
+                            context_.config.far_cost(), [&](int nic) {
+                              return spread_move_.may_go_to(nic, tick.now) &&
+                                     rail::may_take(see_rail(nic, straight(nic), tick.now));
+                            });
 }
 
 void SenderPaths::step_spread(const Tick& tick) {
@@ -111,11 +63,9 @@ void SenderPaths::step_spread(const Tick& tick) {
 }
 
 void SenderPaths::look_for_less(const Tick& tick) {
-  const auto may_move = [&](const NicLoad& load) {
-    return load.leaving[size_t(active()->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
-  };
-  if (!spread_move_.due(may_move(context_.load(false)).has_value(), tick.now)) return;
-  const std::optional<int> nic = may_move(context_.load(true));  // the node's others may have moved meanwhile
+  if (!spread_move_.due(less_loaded(context_.load(false), tick).has_value(), tick.now)) return;
+  // The node's others may have moved meanwhile.
+  const std::optional<int> nic = less_loaded(context_.load(true), tick);
   if (!nic) return;
   R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: migrating there", number_,
           nic_name(active()->local_nic()).c_str(), context_.host.c_str(),

@@ -51,6 +51,7 @@ Urgency Channel::step(const Tick& tick) {
 TurnSight Channel::sight(const Tick& tick) const {
   TurnSight seen;
   look(seen, tick);
+  seen.closes = closing_.begun();
   return seen;
 }
 

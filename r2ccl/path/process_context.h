@@ -20,20 +20,13 @@
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
 #include "r2ccl/protocol/bounds.h"
-#include "r2ccl/protocol/nic_load.h"
+#include "r2ccl/protocol/nic_choice.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"
 #include "r2ccl/verbs/memory_region.h"
 
 namespace r2ccl {
-
-/// Another NIC that can take over, and how far it is: equal numbers are equally good.
-struct Backup {
-  int nic;
-  int distance;
-  bool crosses = false;  ///< … sockets
-};
 
 struct ProcessContext {
   Config config;
@@ -95,10 +88,10 @@ struct ProcessContext {
   std::atomic<double> node_capacity{1};
   std::array<std::atomic<double>, wire::kMaxNics> nic_lacks{};  ///< of one NIC: 1 − its capacity
 
-  /// Nothing is known to be the matter with the NIC; service thread only.
-  bool usable(int nic) const {
-    return !nic_unusable[size_t(nic)] && !nic_down[size_t(nic)] && !workers->stuck(nic);
-  }
+  /// Its port carries, as far as is known, and takes this process's buffers; service thread only.
+  bool is_up(int nic) const { return !nic_unusable[size_t(nic)] && !nic_down[size_t(nic)]; }
+  /// … and its driver answers, so that a path may be opened over it.
+  bool usable(int nic) const { return is_up(nic) && !workers->stuck(nic); }
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
   /// Without resilience the end of a control connection is the end of its channel.

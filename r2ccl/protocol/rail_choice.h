@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rail a path is opened over. Rails that have not failed since traffic flowed come before those that
-// have, straight ones first, in the order in which local NICs are wanted; then every cross rail. A path
-// shares no NIC with the active one unless there is no other way. Pure.
+// Which rail a path may be opened over, or take traffic, and which one is opened next. Rails that have not
+// failed since traffic flowed come before those that have, straight ones first, in the order in which local
+// NICs are wanted; then every cross rail. A path shares no NIC with the active one unless there is no other
+// way. Pure.
 //
 // A Host answers, for local NIC `l` and the peer's NIC `r`:
 //   locals(), remotes()   how many there are
@@ -16,12 +17,49 @@
 #include <optional>
 #include <utility>
 
+#include "r2ccl/protocol/opening.h"
+
 namespace r2ccl {
 
 struct Rail {
   int local, remote;  ///< NICs
   bool operator==(const Rail&) const = default;
 };
+
+/// What is known of a rail.
+struct RailSight {
+  bool home = false;         ///< it is the channel's home rail
+  bool local_up = true;      ///< nothing is known to be the matter with its NIC of this end
+  bool driver_late = false;  ///< … but its driver does not answer
+  bool remote_up = true;     ///< … of the peer
+  bool barred = false;       ///< it has failed of late, and is left alone
+  bool home_is_up = true;    ///< the home rail has not failed, or traffic has come back to it
+};
+
+namespace rail {
+
+/// A path over it that is there may carry.
+constexpr bool is_up(const RailSight& seen) { return seen.local_up && seen.remote_up; }
+/// A path over it may work.
+constexpr bool may_work(const RailSight& seen) { return is_up(seen) && !seen.driver_late; }
+/// Traffic may move there, as a lane or to another NIC. A home rail that has failed comes back by failback,
+/// which waits until it has proved itself.
+constexpr bool may_take(const RailSight& seen) {
+  return may_work(seen) && !seen.barred && (!seen.home || seen.home_is_up);
+}
+/// A path may be opened over it. `has_path`: there is one that has not failed.
+constexpr bool may_open(const RailSight& seen, Purpose purpose, bool resilient, bool has_path) {
+  if (!may_work(seen) || seen.barred || has_path) return false;
+  if (!seen.home) return resilient;
+  return seen.home_is_up || purpose != Purpose::kStandby;
+}
+
+}  // namespace rail
+
+/// A sender without an active path takes this one first. `kept`: for the way home.
+constexpr bool takes_over(PathState state, bool kept, const RailSight& seen) {
+  return may_take_over(state) && !kept && rail::is_up(seen);
+}
 
 template <class Host>
 std::optional<Rail> choose_rail(const Host& host) {

@@ -134,5 +134,53 @@ TEST(RailChoice, there_may_be_none) {
   EXPECT_EQ(n.choice(), std::nullopt);
 }
 
+TEST(Rail, works_when_both_nics_do_and_the_driver_answers) {
+  EXPECT_TRUE(rail::may_work({}));
+  EXPECT_FALSE(rail::may_work({.local_up = false}));
+  EXPECT_FALSE(rail::may_work({.remote_up = false}));
+  EXPECT_FALSE(rail::may_work({.driver_late = true}));
+  EXPECT_TRUE(rail::is_up({.driver_late = true})) << "a path that is there needs no driver";
+  EXPECT_FALSE(rail::is_up({.local_up = false}));
+  EXPECT_FALSE(rail::is_up({.remote_up = false}));
+}
+
+TEST(Rail, takes_traffic_unless_it_is_barred_or_home_and_not_back) {
+  EXPECT_TRUE(rail::may_take({}));
+  EXPECT_FALSE(rail::may_take({.barred = true}));
+  EXPECT_FALSE(rail::may_take({.remote_up = false}));
+  EXPECT_TRUE(rail::may_take({.home_is_up = false})) << "another rail than home";
+  EXPECT_FALSE(rail::may_take({.home = true, .home_is_up = false})) << "failback's business";
+  EXPECT_TRUE(rail::may_take({.home = true}));
+}
+
+TEST(Rail, a_path_is_opened_where_there_is_none_and_none_has_failed_of_late) {
+  EXPECT_TRUE(rail::may_open({}, Purpose::kStandby, true, false));
+  EXPECT_FALSE(rail::may_open({}, Purpose::kStandby, true, true)) << "there is one";
+  EXPECT_FALSE(rail::may_open({.barred = true}, Purpose::kStandby, true, false));
+  EXPECT_FALSE(rail::may_open({.driver_late = true}, Purpose::kStandby, true, false));
+}
+
+TEST(Rail, without_resilience_only_home_is_opened) {
+  EXPECT_FALSE(rail::may_open({}, Purpose::kFirst, false, false));
+  EXPECT_TRUE(rail::may_open({.home = true}, Purpose::kFirst, false, false));
+}
+
+TEST(Rail, a_home_that_has_failed_stands_by_for_nobody_but_may_rescue) {
+  const RailSight seen{.home = true, .home_is_up = false};
+  EXPECT_FALSE(rail::may_open(seen, Purpose::kStandby, true, false));
+  EXPECT_TRUE(rail::may_open(seen, Purpose::kRescue, true, false));
+  EXPECT_TRUE(rail::may_open(seen, Purpose::kFailback, true, false));
+}
+
+TEST(Rail, what_stands_by_or_carries_a_share_takes_over_where_its_nics_are_up) {
+  EXPECT_TRUE(takes_over(PathState::kStandby, false, {}));
+  EXPECT_TRUE(takes_over(PathState::kLane, false, {}));
+  EXPECT_FALSE(takes_over(PathState::kFencing, false, {}));
+  EXPECT_FALSE(takes_over(PathState::kStandby, true, {})) << "it is on probation, to come home over it";
+  EXPECT_FALSE(takes_over(PathState::kStandby, false, {.local_up = false}));
+  EXPECT_TRUE(takes_over(PathState::kStandby, false, {.barred = true}))
+      << "it is open, so it has worked since";
+}
+
 }  // namespace
 }  // namespace r2ccl

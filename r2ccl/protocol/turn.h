@@ -74,6 +74,12 @@ constexpr bool migrates(const TurnSight& seen) { return goes_on(seen) && seen.re
 constexpr bool carries(const TurnSight& seen) {
   return migrates(seen) && seen.phase == Phase::kRunning && seen.active;
 }
+/// What happens to a NIC or a queue pair concerns it: also while it is set up.
+constexpr bool minds_paths(const TurnSight& seen) { return goes_on(seen) && seen.resilient && !seen.closes; }
+/// Its active path, or a lane, may be left for another.
+constexpr bool may_leave(const TurnSight& seen) { return goes_on(seen) && seen.active; }
+/// It counts among the channels that NICs carry (NicLoad).
+constexpr bool is_load(const TurnSight& seen) { return !seen.failed && !seen.closes && !seen.peer_closed; }
 
 }  // namespace turn
 

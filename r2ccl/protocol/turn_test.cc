@@ -134,5 +134,36 @@ TEST(Urgency, a_fence_is_looked_at_at_once_until_it_takes_long) {
     EXPECT_EQ(urgency(UrgencySight{in(phase)}), Urgency::kBusy) << "its socket wakes it";
 }
 
+TEST(Turn, what_happens_to_paths_concerns_a_channel_from_the_greeting_to_the_end_of_either_end) {
+  TurnSight seen = running();
+  EXPECT_TRUE(turn::minds_paths(seen));
+  seen.setting_up = true;
+  EXPECT_TRUE(turn::minds_paths(seen)) << "the path that is being opened may be the one";
+  for (bool TurnSight::*over : {&TurnSight::failed, &TurnSight::peer_closed, &TurnSight::closes}) {
+    TurnSight ended = running();
+    ended.*over = true;
+    EXPECT_FALSE(turn::minds_paths(ended));
+    EXPECT_FALSE(turn::is_load(ended));
+  }
+  for (bool TurnSight::*lacks : {&TurnSight::greeted, &TurnSight::resilient}) {
+    TurnSight other = running();
+    other.*lacks = false;
+    EXPECT_FALSE(turn::minds_paths(other));
+    EXPECT_TRUE(turn::is_load(other)) << "it is about to send";
+  }
+}
+
+TEST(Turn, only_a_path_that_carries_is_left_and_only_while_both_ends_go_on) {
+  EXPECT_TRUE(turn::may_leave(running()));
+  for (bool TurnSight::*over : {&TurnSight::failed, &TurnSight::peer_closed}) {
+    TurnSight ended = running();
+    ended.*over = true;
+    EXPECT_FALSE(turn::may_leave(ended));
+  }
+  TurnSight seen = running();
+  seen.active = false;
+  EXPECT_FALSE(turn::may_leave(seen));
+}
+
 }  // namespace
 }  // namespace r2ccl

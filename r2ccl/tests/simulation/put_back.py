@@ -49,7 +49,7 @@ DEFECTS = {
     'a control connection without answers counts as refused': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
     'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'sending_.peer_closed(close.received);', 'sending_.ledger.released(close.received);')],
     'epoll no longer watches a channel\'s connection': [(S + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
-    'two NICs that fail share one backup': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
+    'two NICs that fail share one backup': [(P + 'nic_choice.h', '    others.push_back({{std::round(carried)', '    carried = backup.crosses ? 2.0 : 1.0;\n    others.push_back({{std::round(carried)'),
                                       (C + 'spreading.cc', 'void SenderPaths::step_spread(const Tick& tick) {\n', 'void SenderPaths::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'an abandoned connect is never cleaned up': [(P + 'owner_claim.h', 'if (owner_.load() != Owner::kAwaited) return false;', 'if (owner_.load() >= Owner::kTaken) return false;')],
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
