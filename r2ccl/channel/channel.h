@@ -153,7 +153,7 @@ class Channel {
   /// For good.
   virtual void open_no_more() {}
   virtual bool peer_owes_path() const { return false; }
-  virtual void dropped(uint32_t /*path*/) {}
+  virtual void dropped(uint32_t /*path*/, uint64_t /*now*/) {}
   /// A NIC has come back, here or there.
   virtual void rails_changed(const Tick&) {}
   /// It is kept for a move to another NIC.

@@ -13,6 +13,7 @@ namespace r2ccl {
 void SenderPaths::start_opening(Purpose purpose, const Rail& rail, const Tick& tick) {
   const uint32_t path = opening_.begin(purpose, rail.local, rail.remote, tick.alive);
   context_.load_stale = true;
+  context_.standbys += opening_.is_for(Purpose::kStandby);
   emit(trace::EventType::kPathOpening, rail.local, path, uint64_t(rail.remote));
   halves_.make(path, rail.local, rail.remote, false);
 }
@@ -54,34 +55,28 @@ void SenderPaths::on_opened(const wire::Opened& opened, const Tick& tick) {
 
 void SenderPaths::connected(Path& path, const Tick& tick) {
   if (!path.outcome) return opening_failed(path.outcome.error().message, tick);
-  if (!context_.resilient()) return opening_succeeded(tick);
+  if (!Opening::is_proved(context_.resilient())) return opening_succeeded(tick);
   opening_.connected(tick.alive);
   path.state = PathState::kProving;
   path.since = tick.alive;
   path.prove(tick.alive);
 }
 
-// It is time to open one.
-bool SenderPaths::lacks_standby(const Tick& tick) const {
+StandbySight SenderPaths::see_standbys() const {
   StandbySight seen;
   seen.resilient = context_.resilient();
   seen.phase = end_.phase();
   seen.room = context_.standbys < context_.config.standbys;
   seen.has_lanes = !paths_.lanes().empty();
   seen.stands_by = paths_.any([this](const auto& path) { return stands_by(*path); });
-  return retries_.standby_due(seen, tick.now);
+  return seen;
 }
 
-// A sender without a path opens its first one; one without a path that stands by opens that.
 void SenderPaths::begin_opening(const Tick& tick) {
-  if (setting_up()) {
-    if (const auto rail = candidate(Purpose::kFirst, tick.now)) start_opening(Purpose::kFirst, *rail, tick);
-  } else if (lacks_standby(tick)) {
-    const auto rail = candidate(Purpose::kStandby, tick.now);
-    if (!rail) return retries_.no_standby(tick.now);
-    ++context_.standbys;
-    start_opening(Purpose::kStandby, *rail, tick);
-  }
+  const auto purpose = retries_.due(setting_up(), see_standbys(), tick.now);
+  if (!purpose) return;
+  if (const auto rail = candidate(*purpose, tick.now)) return start_opening(*purpose, *rail, tick);
+  wishes_.no_rail(*purpose, tick.now);
 }
 
 void SenderPaths::step_opening(const Tick& tick) {
@@ -126,26 +121,13 @@ void SenderPaths::opening_succeeded(const Tick& tick) {
   path->since = tick.alive;
   path->forget_probe();
   emit(trace::EventType::kPathOpened, path->local_nic(), path->id(), uint64_t(path->remote_nic()));
-  switch (opening_.purpose()) {
-    case Purpose::kFirst:
-      use(*path, tick);
-      break;
-    case Purpose::kStandby:
-      retries_.standby_opened();
-      rails_.forget_counts();
-      break;
-    case Purpose::kLane:
-      retries_.lane_opened(path->local_nic(), path->remote_nic());
-      lane_plan_.look_soon();
-      break;
-    case Purpose::kRescue:
-      break;  // choose() finds it
-    case Purpose::kFailback:
-      failback_.opened(path->id(), tick.now);
-      break;
-    case Purpose::kSpread:
-      spread_move_.takes(path->id());
-      break;
+  switch (wishes_.opened(opening_.purpose(), path->id(), {path->local_nic(), path->remote_nic()}, tick.now)) {
+    case Opened::kStandsBy:
+      return;
+    case Opened::kUse:
+      return use(*path, tick);
+    case Opened::kLookLanes:
+      return lane_plan_.look_soon();
   }
 }
 
@@ -156,26 +138,10 @@ void SenderPaths::opening_failed(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: cannot open a path over %s: %s", number_, rail_name(local, remote).c_str(),
           why.c_str());
   note_failure(local, remote, why);
-  rails_.failed(local, remote, tick.now + OpeningRetries::kRailNs);
   halves_.unwant(id);
   if (paths_.find(id)) drop(id, true);
-  switch (opening_.purpose()) {
-    case Purpose::kFirst:
-    case Purpose::kRescue:
-      break;  // another one is chosen
-    case Purpose::kStandby:
-      retries_.standby_failed(tick.now);
-      break;
-    case Purpose::kLane:
-      rails_.bar(local, remote, retries_.lane_failed(local, remote, tick.now));
-      break;
-    case Purpose::kFailback:
-      failback_.opening_failed(tick.now);
-      break;
-    case Purpose::kSpread:
-      move_failed(local, tick);
-      break;
-  }
+  wishes_.failed(opening_.purpose(), {local, remote}, tick.now);
+  context_.load_stale = true;
 }
 
 }  // namespace r2ccl

@@ -23,8 +23,7 @@ void Channel::retire(uint32_t id) { paths_.retire(id, now_ns() + bounds_.retired
 void Channel::drop(uint32_t id, bool tell_peer) {
   if (Path* path = paths_.find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
-  failback_.dropped(id, now_ns());
-  dropped(id);
+  dropped(id, now_ns());
   retire(id);
 }
 

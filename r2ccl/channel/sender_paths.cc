@@ -17,7 +17,8 @@ SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_ni
 
 bool SenderPaths::looks_soon(const Tick& tick) const {
   const bool failback_is_near = !at_home() && home_may_work(tick) && failback_.is_near(tick.now);
-  return failback_is_near || opening_.under_way() || spread_move_.path() != 0 || lacks_standby(tick);
+  return failback_is_near || opening_.under_way() || spread_move_.path() != 0 ||
+         retries_.standby_due(see_standbys(), tick.now);
 }
 
 void SenderPaths::carried(bool first, const Tick& tick) {

@@ -14,6 +14,7 @@
 #include "r2ccl/protocol/opening.h"
 #include "r2ccl/protocol/rail_choice.h"
 #include "r2ccl/protocol/spread_move.h"
+#include "r2ccl/protocol/wishes.h"
 
 namespace r2ccl {
 
@@ -39,7 +40,7 @@ class SenderPaths : public Channel {
   void opening_failed(const std::string& why, const Tick& tick) override;
   void open_no_more() override { opening_.end(); }
   bool peer_owes_path() const override { return opening_.waits_for_peer(); }
-  void dropped(uint32_t id) override { spread_move_.dropped(id); }
+  void dropped(uint32_t id, uint64_t now) override { wishes_.dropped(id, now); }
   void rails_changed(const Tick& tick) override { retries_.standby_hint(tick.now); }
   bool is_for_move(uint32_t id) const override { return spread_move_.has(id); }
   void carried(bool first, const Tick& tick) override;
@@ -59,7 +60,7 @@ class SenderPaths : public Channel {
   void step_opening(const Tick& tick);
   void connected(Path& path, const Tick& tick);
   void opening_succeeded(const Tick& tick);
-  bool lacks_standby(const Tick& tick) const;
+  StandbySight see_standbys() const;
   RailSight see_rail(int local, int remote, uint64_t now) const;
 
   // --- choosing
@@ -95,6 +96,7 @@ class SenderPaths : public Channel {
   bool resources_told_ = false;  // the log knows that there are not enough
   SpreadMove spread_move_;
   balance::LanePlan lane_plan_;
+  Wishes wishes_{retries_, rails_, failback_, spread_move_};
 };
 
 }  // namespace r2ccl

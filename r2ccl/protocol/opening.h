@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "r2ccl/protocol/choice.h"
 #include "r2ccl/protocol/migration.h"
@@ -74,6 +75,8 @@ class Opening {
   bool proves() const { return stage_ == Stage::kProving; }
   void connecting(uint64_t alive) { enter(Stage::kConnecting, alive); }
   void connected(uint64_t alive) { enter(Stage::kProving, alive); }
+  /// Without resilience a path that is connected is open: nothing is proved.
+  static constexpr bool is_proved(bool resilient) { return resilient; }
   /// `since`: when this end's transfer was begun.
   void proved(uint64_t since) { enter(Stage::kPeerProof, since); }
   /// It is open, or has failed.
@@ -156,6 +159,11 @@ class OpeningRetries {
   static constexpr uint64_t kStandbyNs = 500'000'000;  ///< doubled with each failure, up to 32 times
 
   // --- a path that stands by
+  /// What a sender that opens no path opens next, if anything. `setting_up`: the channel has none yet.
+  std::optional<Purpose> due(bool setting_up, const StandbySight& seen, uint64_t now) const {
+    if (setting_up) return Purpose::kFirst;
+    return standby_due(seen, now) ? std::optional(Purpose::kStandby) : std::nullopt;
+  }
   bool standby_due(const StandbySight& seen, uint64_t now) const {
     return seen.resilient && seen.phase == Phase::kRunning && seen.room && !seen.has_lanes &&
            !seen.stands_by && now >= next_standby_;

@@ -93,7 +93,8 @@ class Outage {
   bool reached() const { return state_.reached; }
   /// When it began, `now`.
   uint64_t began() const { return state_.began; }
-  /// It has lasted for so long that a peer that is to learn of an error of this end is not waited for any more.
+  /// It has lasted for so long that a peer that is to learn of an error of this end is not waited for any
+  /// more.
   bool is_in_vain(uint64_t now) const { return state_.lasts && now - state_.began > bound_; }
 
   /// What is known of a connection that has broken.
