@@ -357,6 +357,7 @@ class Channel {
   bool advance(Status to);
 
   // closing (closing.cc)
+  void closed_early();
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
   void look(TurnSight& seen, const Tick& tick) const;
@@ -375,7 +376,8 @@ class Channel {
   bool settles(const Tick& tick);
   void begin_closing(const Tick& tick);
   void give_set_up_up(const Tick& tick);
-  void tell_failure();
+  void say_last_word();
+  void hang_up();
 
   const bool sender_;
   std::atomic<Status> status_{Status::kConnecting};

@@ -8,14 +8,14 @@
 #include "r2ccl/channel/channel.h"
 
 namespace r2ccl {
+void Channel::closed_early() {
+  fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_.name() +
+                                       " closed its end while the connection was being made"});
+}
+
 // A peer that has closed brings nothing any more. What it delivered before may still lie in the completion
 // queue; whatever is lacking after that is an error, not something to wait for.
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
-  if (setting_up()) {
-    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_.name() +
-                                         " closed its end while the connection was being made"});
-    return Urgency::kBusy;
-  }
   const OwnershipGuard owned(ownership_);
   drain_all(owned);
   switch (closing_.look(tick.now, lacking(owned), waits_for_nic_alone(owned))) {
@@ -36,7 +36,6 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
   return Urgency::kBusy;
 }
 
-// It failed before it carried anything: perhaps NCCL never asks for it again, so that nobody closes it.
 void Channel::give_set_up_up(const Tick& tick) {
   halves_.unwant_all();
   step_halves(tick);
@@ -44,10 +43,23 @@ void Channel::give_set_up_up(const Tick& tick) {
   open_no_more();
 }
 
-void Channel::tell_failure() {
+void Channel::say_last_word() {
+  const LastWord word = closing_.last_word(status() == Status::kFailed, greeted_);
   closing_.has_told();
-  if (greeted_) send(wire::Type::kFail, sentence(error_));
-  emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
+  switch (word) {
+    case LastWord::kNothing:
+      return;
+    case LastWord::kClose:
+      return send(wire::Type::kClose, closing_message());
+    case LastWord::kFailure:
+      if (greeted_) send(wire::Type::kFail, sentence(error_));
+      emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
+  }
+}
+
+void Channel::hang_up() {
+  end_outage();
+  link_.close();
 }
 
 // For good.
@@ -62,17 +74,8 @@ void Channel::leave_paths(Owned owned) {
 
 void Channel::begin_closing(const Tick& tick) {
   const OwnershipGuard owned(ownership_);
-  // Our last ACK goes out before the QPs do: the peer must not take their end for a failure. A program that
-  // closes at once when it sees an error must not keep the reason from the peer.
-  if (!closing_.told() && status() == Status::kFailed)
-    tell_failure();
-  else if (!closing_.told() && greeted_)
-    send(wire::Type::kClose, closing_message());
-  closing_.has_told();
-  if (sender_ && !greeted_) {  // it has no keys to say anything with
-    end_outage();
-    link_.close();
-  }
+  say_last_word();
+  if (Closing::hangs_up(sender_, greeted_)) hang_up();
   emit(trace::EventType::kChannelClosing, home_nic_);
   leave_paths(owned);
   closing_.begin(tick.now);  // not before: should memory be short, all of it is done once more
@@ -90,7 +93,8 @@ bool Channel::settles(const Tick& tick) {
   seen.failed = status() == Status::kFailed;
   seen.busy = busy();
   seen.unconfirmed = has_to_settle(owned);
-  seen.unanswered = context_.left_unanswered(peer_.process(), tick.now);
+  seen.unanswered = context_.unanswered.has(peer_.process(), tick.now);
+  seen.connected = link_.up();
   seen.lacks = misses(owned);
   seen.phase = end_.phase();
   switch (closing_.settle(tick.now, seen)) {
@@ -98,9 +102,7 @@ bool Channel::settles(const Tick& tick) {
       on_ack_query(0, owned);
       return true;
     case Closing::Settling::kUnanswered:
-      // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
-      // not to blame.
-      if (link_.up()) context_.unanswered[peer_.process()] = tick.now;
+      context_.unanswered.note(peer_.process(), tick.now);
       [[fallthrough]];
     case Closing::Settling::kOver:
       break;
@@ -123,13 +125,13 @@ Urgency Channel::step_closing(const Tick& tick) {
     torn_down_ = true;
     close_done_.notify_all();
   }
-  if (outage_.lasts()) step_outage(tick);
+  step_outage(tick);
   if (closing_.may_end(tick.now, link_.open() || outage_.lasts())) {
     if (link_.open()) link_.flush();
     link_.close();
     closing_.finish();
   }
-  return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
+  return urgency_of_ended(outage_.lasts());
 }
 
 }  // namespace r2ccl

@@ -26,6 +26,8 @@ Word word_of(wire::Type type) {
       return Word::kGreeting;
     case wire::Type::kClose:
       return Word::kClose;
+    case wire::Type::kReceived:
+      return Word::kAnswer;
     default:
       return Word::kOther;
   }
@@ -44,19 +46,15 @@ void Channel::on_socket(const Tick& tick) {
     if (!next) {
       if (greeted_ || set_up_.breaks() == 0)
         R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
-      if (context_.resilient() && (sender_ || greeted_)) {
-        connection_broke(tick);
-      } else {
-        link_.close();
-        fail(next.error());
-      }
-      return;
+      if (is_break(context_.resilient(), sender_, greeted_)) return connection_broke(tick);
+      link_.close();
+      return fail(next.error());
     }
     if (!*next) break;
     handle(message, tick);
     if (!link_.open()) return;
   }
-  if (outage_.lasts() && greeted_ && link_.up()) connection_restored();
+  if (outage_.is_over(greeted_, link_.up())) connection_restored();
   if (!alive || !link_.flush()) connection_broke(tick);
 }
 
@@ -108,11 +106,13 @@ void Channel::peer_failed(const control::Message& message) {
 
 void Channel::handle(const control::Message& message, const Tick& tick) {
   const auto type = wire::Type(message.type);
-  if (type == wire::Type::kReceived && greeted_) {  // … whatever this end has come to: the process answers
+  const Word word = word_of(type);
+  const HearingSight seen{greeted_, closing_.begun(), status() == Status::kFailed};
+  if (answers(word, seen)) {
     closing_.heard();
-    context_.unanswered.erase(peer_.process());
+    context_.unanswered.heard(peer_.process());
   }
-  switch (hearing(word_of(type), {greeted_, closing_.begun(), status() == Status::kFailed})) {
+  switch (hearing(word, seen)) {
     case Hearing::kFail:
       return peer_failed(message);
     case Hearing::kGreet:

@@ -24,14 +24,13 @@ struct Channel::Reconnecting {
   }
   control::Reach reach() const { return control::reach(c.reconnection_); }
   void close() { c.reconnection_ = control::Descriptor(); }
-  bool ask() {
-    if (!c.sender_ || c.link_.open()) return false;
+  bool sender() const { return c.sender_; }
+  void ask() {
     control::Stream stream(std::move(c.reconnection_));
     if (c.link_.resumable())
       c.link_.ask(std::move(stream), c.peer_.process(), c.peer_.channel());
     else
       c.link_.begin_again(std::move(stream));
-    return true;
   }
   void gone(const std::string& why) { c.peer_gone(why); }
 };
@@ -65,7 +64,7 @@ void Channel::connection_broke(const Tick& tick) {
     case AfterBreak::kOutage:
       break;
   }
-  if (setting_up()) set_up_.broke();
+  set_up_.broke();
   Reconnecting host{*this};
   outage_.broke(host, tick, {silent, turned_away, seen.closing});
 }
@@ -86,14 +85,22 @@ void Channel::peer_gone(const std::string& why) {
 
 // While a channel is set up nothing else notices that its connection carries nothing.
 void Channel::look_after_set_up(const Tick& tick) {
-  if (!sender_ || !context_.resilient()) return;
-  if (!link_.open()) {
-    if (!outage_.lasts()) connection_broke(tick);  // there has been none yet
-    return;
+  SetUpSight seen;
+  seen.sender = sender_;
+  seen.resilient = context_.resilient();
+  seen.open = link_.open();
+  seen.outage = outage_.lasts();
+  seen.owed = !greeted_ || link_.asking() || peer_owes_path();
+  switch (set_up_.look(seen, tick.alive)) {
+    case SetUpAct::kNone:
+      return;
+    case SetUpAct::kReplace:
+      R2_INFO("NET/R2CCL: channel %u: the control connection to %s delivers nothing; it is re-created",
+              number_, peer_.name().c_str());
+      break;
+    case SetUpAct::kBegin:
+      break;
   }
-  if (!set_up_.is_over(tick.alive, !greeted_ || link_.asking() || peer_owes_path())) return;
-  R2_INFO("NET/R2CCL: channel %u: the control connection to %s delivers nothing; it is re-created", number_,
-          peer_.name().c_str());
   connection_broke(tick);
 }
 
@@ -111,7 +118,7 @@ std::string Channel::too_late() const {
 }
 
 bool Channel::reconnected(control::Stream stream, const Tick& tick) {
-  if (sender_ || !greeted_ || !context_.resilient() || !link_.accept(std::move(stream))) return false;
+  if (!may_go_on(context_.resilient(), sender_, greeted_) || !link_.accept(std::move(stream))) return false;
   connection_restored();
   on_socket(tick);
   return true;

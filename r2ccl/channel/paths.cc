@@ -81,9 +81,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 }
 
 void Channel::device_fatal(int nic) {
-  if (context_.resilient() || closing_.peer_closed() || closing_.begun() || !active() ||
-      active()->local_nic() != nic)
-    return;
+  if (!turn::ends_by_device(sight({})) || active()->local_nic() != nic) return;
   fail(Error{ErrorCode::kNicFailed, rail_name(*active()) + ": the device reports a fatal error, on channel " +
                                         std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
 }

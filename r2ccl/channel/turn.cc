@@ -76,6 +76,9 @@ Urgency Channel::act(TurnAct act, const Tick& tick) {
     case TurnAct::kOutage:
       step_outage(tick);
       break;
+    case TurnAct::kClosedEarly:
+      closed_early();
+      break;
     case TurnAct::kPeerClosed:
       return step_after_peer_closed(tick);
     case TurnAct::kHalves:
@@ -126,18 +129,19 @@ Urgency Channel::act(TurnAct act, const Tick& tick) {
   return Urgency::kBusy;
 }
 
-// The peer is to learn the reason, for as long as it may wait for it.
 Urgency Channel::step_after_error(const Tick& tick) {
-  if (!closing_.told()) tell_failure();
-  if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
-  if (!greeted_) end_outage();
-  if (outage_.is_in_vain(tick.now)) {
-    end_outage();
-    link_.close();
-  } else if (outage_.lasts()) {
-    step_outage(tick);
+  say_last_word();
+  if (gives_set_up_up(active() != nullptr, end_.epoch())) give_set_up_up(tick);
+  switch (after_failure({greeted_, outage_.lasts(), outage_.is_in_vain(tick.now)})) {
+    case AfterFailure::kStays:
+      break;
+    case AfterFailure::kRestore:
+      step_outage(tick);
+      break;
+    case AfterFailure::kHangUp:
+      hang_up();
   }
-  return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
+  return urgency_of_ended(outage_.lasts());
 }
 
 Urgency Channel::urgency(const TurnSight& turn, bool settles, const Tick& tick) const {

@@ -21,6 +21,7 @@
 #include "r2ccl/path/ownership.h"
 #include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/nic_choice.h"
+#include "r2ccl/protocol/unanswered.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"
@@ -64,13 +65,7 @@ struct ProcessContext {
     return known;
   }
   std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
-  /// Peer processes that a channel waited for in vain when it was closed, and when that was (CLOCK_MONOTONIC,
-  /// ns); service thread only.
-  std::map<uint64_t, uint64_t> unanswered;
-  bool left_unanswered(uint64_t peer_process, uint64_t now) const {
-    const auto it = unanswered.find(peer_process);
-    return it != unanswered.end() && now - it->second < 10'000'000'000;
-  }
+  Unanswered unanswered;  ///< service thread only
 
   FailureLog failure_log;  ///< service thread only
 

@@ -19,8 +19,34 @@ struct SettleSight {
   bool unconfirmed = true;  ///< something that was sent (SendingEndOf::has_to_settle)
   bool unanswered = false;  ///< the peer's process has left another channel's questions unanswered of late
   bool lacks = false;       ///< the receiver lacks something, by what it has said last
+  bool connected = true;    ///< its control connection stands
   Phase phase = Phase::kRunning;
 };
+
+/// What an end says last, before its queue pairs go: the peer must not take their end for a failure. A
+/// program that closes at once when it sees an error must not keep the reason from the peer.
+enum class LastWord : uint8_t {
+  kNothing,
+  kClose,    ///< that it is closed, and what it has received
+  kFailure,  ///< why it has failed
+};
+/// What becomes of the control connection of an end that has failed.
+enum class AfterFailure : uint8_t {
+  kStays,
+  kRestore,  ///< it is broken: the peer is to learn the reason, for as long as it may wait for it
+  kHangUp,   ///< … it has been broken for too long, or the two ends never knew each other
+};
+struct FailureSight {
+  bool greeted = true;   ///< both ends know each other
+  bool outage = false;   ///< the control connection is broken
+  bool in_vain = false;  ///< … for longer than a peer is waited for (Outage::is_in_vain)
+};
+constexpr AfterFailure after_failure(const FailureSight& seen) {
+  if (seen.outage && (!seen.greeted || seen.in_vain)) return AfterFailure::kHangUp;
+  return seen.outage ? AfterFailure::kRestore : AfterFailure::kStays;
+}
+/// It failed before it carried anything: perhaps NCCL never asks for it again, so that nobody closes it.
+constexpr bool gives_set_up_up(bool has_path, uint32_t epoch) { return !has_path && epoch == 0; }
 
 class Closing {
  public:
@@ -42,6 +68,13 @@ class Closing {
   /// This end has told the peer that it is closed, or why it has failed; or has nothing to tell it.
   bool told() const { return told_; }
   void has_told() { told_ = true; }
+  LastWord last_word(bool failed, bool greeted) const {
+    if (told_) return LastWord::kNothing;
+    if (failed) return LastWord::kFailure;
+    return greeted ? LastWord::kClose : LastWord::kNothing;
+  }
+  /// A sender that has not been greeted has no keys to say anything with, now or later.
+  static constexpr bool hangs_up(bool sender, bool greeted) { return sender && !greeted; }
 
   // --- this end is to be closed, and the receiver may lack something
   enum class Settling : uint8_t {
@@ -62,7 +95,8 @@ class Closing {
     if (seen.phase != Phase::kRunning || (seen.lacks && answered_))
       settles_until_ = std::min(now + kSettleNs, settles_since_ + kLingerNs);
     if (now <= settles_until_) return Settling::kAsk;
-    return answered_ ? Settling::kOver : Settling::kUnanswered;
+    // Where the connection is broken the peer's process is not to blame.
+    return answered_ || !seen.connected ? Settling::kOver : Settling::kUnanswered;
   }
   /// The receiver has said what it has.
   void heard() { answered_ = true; }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "r2ccl/protocol/unanswered.h"
+
 namespace r2ccl {
 namespace {
 
@@ -150,6 +152,59 @@ TEST(Closing, keeps_what_has_been_said_and_done) {
   closing.finish();
   EXPECT_TRUE(closing.finished());
   EXPECT_FALSE(closing.peer_closed());
+}
+
+TEST(Closing, a_peer_that_cannot_be_reached_is_not_one_that_does_not_answer) {
+  Closing closing;
+  SettleSight sight = seen(false);
+  sight.connected = false;
+  EXPECT_EQ(closing.settle(kBegin, sight), Settling::kAsk);
+  EXPECT_EQ(closing.settle(kBegin + Closing::kSettleNs + 1, sight), Settling::kOver);
+}
+
+TEST(Closing, says_the_last_word_once) {
+  Closing closing;
+  EXPECT_EQ(closing.last_word(false, true), LastWord::kClose);
+  EXPECT_EQ(closing.last_word(true, true), LastWord::kFailure) << "the reason must not be kept from the peer";
+  EXPECT_EQ(closing.last_word(true, false), LastWord::kFailure)
+      << "it goes on record, though nobody hears it";
+  EXPECT_EQ(closing.last_word(false, false), LastWord::kNothing) << "there is nobody to tell";
+  closing.has_told();
+  EXPECT_EQ(closing.last_word(false, true), LastWord::kNothing);
+  EXPECT_EQ(closing.last_word(true, true), LastWord::kNothing);
+}
+
+TEST(Closing, a_sender_that_nobody_has_greeted_hangs_up) {
+  EXPECT_TRUE(Closing::hangs_up(true, false));
+  EXPECT_FALSE(Closing::hangs_up(true, true));
+  EXPECT_FALSE(Closing::hangs_up(false, false));
+}
+
+TEST(AfterFailure, the_connection_is_restored_for_the_reason_to_get_through_but_not_for_ever) {
+  EXPECT_EQ(after_failure({}), AfterFailure::kStays);
+  EXPECT_EQ(after_failure({.outage = true}), AfterFailure::kRestore);
+  EXPECT_EQ(after_failure({.outage = true, .in_vain = true}), AfterFailure::kHangUp);
+  EXPECT_EQ(after_failure({.greeted = false, .outage = true}), AfterFailure::kHangUp);
+  EXPECT_EQ(after_failure({.greeted = false}), AfterFailure::kStays);
+}
+
+TEST(AfterFailure, set_up_is_given_up_only_where_nothing_was_carried) {
+  EXPECT_TRUE(gives_set_up_up(false, 0));
+  EXPECT_FALSE(gives_set_up_up(true, 0));
+  EXPECT_FALSE(gives_set_up_up(false, 1)) << "it had a path";
+}
+
+TEST(Unanswered, is_remembered_for_a_while_or_until_the_process_answers) {
+  Unanswered unanswered;
+  EXPECT_FALSE(unanswered.has(7, kBegin));
+  unanswered.note(7, kBegin);
+  EXPECT_TRUE(unanswered.has(7, kBegin + Unanswered::kRememberNs - 1));
+  EXPECT_FALSE(unanswered.has(7, kBegin + Unanswered::kRememberNs));
+  EXPECT_FALSE(unanswered.has(8, kBegin)) << "another process";
+  unanswered.heard(8);
+  EXPECT_TRUE(unanswered.has(7, kBegin));
+  unanswered.heard(7);
+  EXPECT_FALSE(unanswered.has(7, kBegin));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ enum class Word : uint8_t {
   kFailure,   ///< the peer has failed, or refuses the connection
   kGreeting,  ///< what two ends tell each other of themselves first
   kClose,     ///< the peer is closed
+  kAnswer,    ///< what the receiver has, as it was asked
   kOther,     ///< paths, messages, NICs
 };
 
@@ -38,5 +39,8 @@ constexpr Hearing hearing(Word word, const HearingSight& seen) {
   if (word == Word::kClose) return over ? Hearing::kNoteClosed : Hearing::kPeerClosed;
   return over ? Hearing::kIgnore : Hearing::kTakeIn;
 }
+
+/// Whatever this end has come to: the peer's process answers.
+constexpr bool answers(Word word, const HearingSight& seen) { return word == Word::kAnswer && seen.greeted; }
 
 }  // namespace r2ccl

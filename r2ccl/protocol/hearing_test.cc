@@ -7,7 +7,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr Word kAll[] = {Word::kFailure, Word::kGreeting, Word::kClose, Word::kOther};
+constexpr Word kAll[] = {Word::kFailure, Word::kGreeting, Word::kClose, Word::kAnswer, Word::kOther};
 
 TEST(Hearing, an_end_that_is_in_use_takes_in_everything) {
   EXPECT_EQ(hearing(Word::kOther, {}), Hearing::kTakeIn);
@@ -33,6 +33,16 @@ TEST(Hearing, an_end_that_is_over_notes_only_that_the_peer_is_closed) {
       if (word == Word::kFailure) continue;
       EXPECT_EQ(hearing(word, over), word == Word::kClose ? Hearing::kNoteClosed : Hearing::kIgnore);
     }
+}
+
+TEST(Hearing, an_answer_shows_that_the_process_lives_whatever_this_end_has_come_to) {
+  EXPECT_TRUE(answers(Word::kAnswer, {}));
+  EXPECT_TRUE(answers(Word::kAnswer, {.closed = true}));
+  EXPECT_TRUE(answers(Word::kAnswer, {.failed = true}));
+  EXPECT_FALSE(answers(Word::kAnswer, {.greeted = false})) << "whose word is that?";
+  for (const Word word : {Word::kFailure, Word::kGreeting, Word::kClose, Word::kOther})
+    EXPECT_FALSE(answers(word, {}));
+  EXPECT_EQ(hearing(Word::kAnswer, {}), Hearing::kTakeIn);
 }
 
 }  // namespace

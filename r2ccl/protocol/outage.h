@@ -10,13 +10,14 @@
 //
 // Pure. A Host answers:
 //   setting_up()   no path has carried anything yet
+//   sender()       it is the sender
 //   asks()         sender: a connection stands, and its question has not been answered
 // and carries out:
 //   connect()      begins a connection to the peer's process: kPending, kRefused at once, or kBroken
 //   reach()        what has become of it
 //   close()        … it is given up
-//   ask()          the peer's process has been reached. Sender: goes on over the connection that stands, if
-//                  there is one, which is the conversation's from here on: true
+//   ask()          the peer's process has been reached. Sender: asks to go on over the connection that was
+//                  made, which is the conversation's from here on
 //   gone(why)      the peer's process has ended, or counts as ended
 #pragma once
 
@@ -41,6 +42,15 @@ struct BreakSight {
   bool peer_closed = false;  ///< the other end
   bool closing = false;      ///< this one
 };
+/// What came over the connection is not the peer's: the network has broken it, and another one is tried.
+/// False: this end fails. A receiver that has not been greeted does not know whom to wait for.
+constexpr bool is_break(bool resilient, bool sender, bool greeted) {
+  return resilient && (sender || greeted);
+}
+/// A connection by which the peer goes on may be taken. The sender makes them.
+constexpr bool may_go_on(bool resilient, bool sender, bool greeted) {
+  return resilient && !sender && greeted;
+}
 constexpr AfterBreak after_break(const BreakSight& seen) {
   if (seen.peer_closed || (seen.closing && !seen.resumable)) return AfterBreak::kNothing;
   if (!seen.resumable && !seen.setting_up) return AfterBreak::kNothing;  // it has failed
@@ -131,9 +141,13 @@ class Outage {
   /// Nobody tries any more.
   void end() { state_ = {}; }
 
+  /// The conversation can go on. `connected`: over the connection that stands.
+  bool is_over(bool greeted, bool connected) const { return state_.lasts && greeted && connected; }
+
   /// While it lasts.
   template <class Host>
   void step(Host& host, const Tick& tick) {
+    if (!state_.lasts) return;
     if (host.asks()) return reached(host, tick);
     if (state_.tries) {
       switch (host.reach()) {
@@ -194,7 +208,10 @@ class Outage {
       state_.since = tick.alive;
       state_.refused = 0;
     }
-    if (host.ask()) state_.tries = state_.stands = false;
+    if (host.sender() && !host.asks()) {
+      host.ask();
+      state_.tries = state_.stands = false;
+    }
     look_at_age(host, tick);
   }
   template <class Host>
@@ -227,9 +244,27 @@ class Outage {
   State state_;
 };
 
+/// What is known of the control connection of a channel that is set up.
+struct SetUpSight {
+  bool sender = true, resilient = true;
+  bool open = true;     ///< it stands, or is being made
+  bool outage = false;  ///< … it is being made anew
+  bool owed = false;    ///< the peer owes something
+};
+enum class SetUpAct : uint8_t {
+  kNone,
+  kBegin,    ///< there has been no connection yet: one is made
+  kReplace,  ///< it delivers nothing: another one is made
+};
+
 /// While a channel is set up nothing else notices that its connection carries nothing.
 class SetUpPatience {
  public:
+  SetUpAct look(const SetUpSight& seen, uint64_t alive) {
+    if (!seen.sender || !seen.resilient) return SetUpAct::kNone;
+    if (!seen.open) return seen.outage ? SetUpAct::kNone : SetUpAct::kBegin;
+    return is_over(alive, seen.owed) ? SetUpAct::kReplace : SetUpAct::kNone;
+  }
   void broke() {
     ++breaks_;
     heard_at_ = 0;

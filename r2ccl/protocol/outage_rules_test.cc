@@ -22,10 +22,10 @@ struct Network {
   Reach connect() { return ++connects, begins; }
   Reach reach() const { return comes_to; }
   void close() { ++closed; }
-  bool ask() {
-    if (!is_sender || asking) return false;
+  bool sender() const { return is_sender; }
+  void ask() {
     ++asked;
-    return asking = true;
+    asking = true;
   }
   void gone(const std::string& reason) { why = reason; }
 };
@@ -164,8 +164,7 @@ TEST(Outage, a_network_without_a_word_gives_it_longer) {
   o.network.begins = Reach::kBroken;
   o.breaks({.silent = true});
   EXPECT_EQ(o.goes_on(60'000), (kBound + Outage::kSilencePatienceNs) / kMs + 10);
-  EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS plus 9000 ms"), std::string::npos)
-      << o.network.why;
+  EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS plus 9000 ms"), std::string::npos) << o.network.why;
 }
 
 TEST(Outage, our_own_pause_makes_nobody_unreachable) {
@@ -294,6 +293,52 @@ TEST(SetUpPatience, begins_anew_with_what_comes) {
   patience.heard(2900 * kMs);
   EXPECT_FALSE(patience.is_over(4800 * kMs, true));
   EXPECT_TRUE(patience.is_over(4901 * kMs, true));
+}
+
+TEST(SetUpPatience, looks_after_the_connection_of_a_resilient_sender) {
+  SetUpPatience patience;
+  const uint64_t now = 1000 * kMs;
+  EXPECT_EQ(patience.look({.open = false}, now), SetUpAct::kBegin) << "the first one could not be begun";
+  EXPECT_EQ(patience.look({.open = false, .outage = true}, now), SetUpAct::kNone) << "it is being made";
+  EXPECT_EQ(patience.look({.sender = false, .open = false}, now), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.resilient = false, .open = false}, now), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.owed = true}, now), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.sender = false, .owed = true}, now + 9000 * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.owed = true}, now + 2001 * kMs), SetUpAct::kReplace);
+}
+
+TEST(Break, of_a_connection_that_brings_what_is_not_the_peers) {
+  EXPECT_TRUE(is_break(true, true, false)) << "a sender made it, and makes another one";
+  EXPECT_TRUE(is_break(true, false, true));
+  EXPECT_FALSE(is_break(true, false, false)) << "anybody may have connected to a receiver";
+  EXPECT_FALSE(is_break(false, true, true));
+}
+
+TEST(Break, the_receiver_goes_on_over_the_senders_next_connection) {
+  EXPECT_TRUE(may_go_on(true, false, true));
+  EXPECT_FALSE(may_go_on(true, true, true));
+  EXPECT_FALSE(may_go_on(true, false, false));
+  EXPECT_FALSE(may_go_on(false, false, true));
+}
+
+TEST(Outage, is_over_when_both_ends_speak_again) {
+  Lasting o;
+  EXPECT_FALSE(o.outage.is_over(true, true)) << "there is none";
+  o.breaks();
+  EXPECT_TRUE(o.outage.is_over(true, true));
+  EXPECT_FALSE(o.outage.is_over(false, true));
+  EXPECT_FALSE(o.outage.is_over(true, false));
+}
+
+TEST(Outage, nothing_is_tried_while_there_is_none) {
+  Lasting o;
+  o.goes_on(100);
+  EXPECT_EQ(o.network.connects, 0);
+  o.breaks();
+  o.outage.end();
+  const int tried = o.network.connects;
+  o.goes_on(100);
+  EXPECT_EQ(o.network.connects, tried);
 }
 
 }  // namespace

@@ -24,27 +24,28 @@ constexpr bool is_late(uint64_t created, uint64_t bound, uint64_t now) { return 
 
 /// What may be due in a turn, in this order.
 enum class TurnAct : uint8_t {
-  kClose,       ///< continue to close. Ends the turn
-  kAfterError,  ///< tell the peer of the error. Ends the turn
-  kTooLate,     ///< fail: the channel could not be set up in time
-  kPeerEnded,   ///< the peer's process has ended: take in what it sent before, then fail
-  kSetUp,       ///< replace a control connection that brings nothing during set-up
-  kOutage,      ///< restore the control connection
-  kPeerClosed,  ///< the peer has closed: wait for what is still lacking. Ends the turn
-  kHalves,      ///< take the halves of paths that the NICs' workers have made
-  kPaths,       ///< continue to open a path, or begin to open one
-  kTime,        ///< advance the watchdog's clock
-  kLeave,       ///< leave a path that an error has marked failed
-  kWatch,       ///< look whether the paths in use have stalled
-  kProbes,      ///< read the answers of probes
-  kFence,       ///< continue to fence the path that is being left
-  kRemoval,     ///< look whether the kernel has stopped a device that this end could not fence
-  kUnfenced,    ///< look whether the receiver's kernel takes too long to stop its device
-  kChoose,      ///< choose the path that takes over
-  kSearch,      ///< fail if no path has worked for too long
-  kComeHome,    ///< move traffic back to its home rail
-  kSpread,      ///< move traffic to a NIC with less load, or spread it over several
-  kRetired,     ///< destroy paths that are out of use
+  kClose,        ///< continue to close. Ends the turn
+  kAfterError,   ///< tell the peer of the error. Ends the turn
+  kTooLate,      ///< fail: the channel could not be set up in time
+  kPeerEnded,    ///< the peer's process has ended: take in what it sent before, then fail
+  kSetUp,        ///< replace a control connection that brings nothing during set-up
+  kOutage,       ///< restore the control connection
+  kClosedEarly,  ///< fail: the peer has closed while the channel was being set up
+  kPeerClosed,   ///< the peer has closed: wait for what is still lacking. Ends the turn
+  kHalves,       ///< take the halves of paths that the NICs' workers have made
+  kPaths,        ///< continue to open a path, or begin to open one
+  kTime,         ///< advance the watchdog's clock
+  kLeave,        ///< leave a path that an error has marked failed
+  kWatch,        ///< look whether the paths in use have stalled
+  kProbes,       ///< read the answers of probes
+  kFence,        ///< continue to fence the path that is being left
+  kRemoval,      ///< look whether the kernel has stopped a device that this end could not fence
+  kUnfenced,     ///< look whether the receiver's kernel takes too long to stop its device
+  kChoose,       ///< choose the path that takes over
+  kSearch,       ///< fail if no path has worked for too long
+  kComeHome,     ///< move traffic back to its home rail
+  kSpread,       ///< move traffic to a NIC with less load, or spread it over several
+  kRetired,      ///< destroy paths that are out of use
 };
 inline constexpr size_t kTurnActs = size_t(TurnAct::kRetired) + 1;
 
@@ -76,6 +77,11 @@ constexpr bool carries(const TurnSight& seen) {
 }
 /// What happens to a NIC or a queue pair concerns it: also while it is set up.
 constexpr bool minds_paths(const TurnSight& seen) { return goes_on(seen) && seen.resilient && !seen.closes; }
+/// The device of its active path reports that it has failed as a whole. Without resilience nothing else
+/// tells.
+constexpr bool ends_by_device(const TurnSight& seen) {
+  return !seen.resilient && !seen.peer_closed && !seen.closes && seen.active;
+}
 /// Its active path, or a lane, may be left for another.
 constexpr bool may_leave(const TurnSight& seen) { return goes_on(seen) && seen.active; }
 /// It counts among the channels that NICs carry (NicLoad).
@@ -97,6 +103,8 @@ constexpr bool is_due(TurnAct act, const TurnSight& seen) {
       return seen.setting_up && !seen.failed;
     case TurnAct::kOutage:
       return seen.outage && !seen.failed;
+    case TurnAct::kClosedEarly:
+      return seen.peer_closed && seen.greeted && !seen.failed && seen.setting_up;
     case TurnAct::kPeerClosed:
       return seen.peer_closed && seen.greeted && !seen.failed;
     case TurnAct::kHalves:
@@ -156,6 +164,9 @@ constexpr Urgency urgency(const UrgencySight& seen) {
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
+
+/// Of an end that is closed or has failed: it only restores its connection.
+constexpr Urgency urgency_of_ended(bool outage) { return outage ? Urgency::kBusy : Urgency::kIdle; }
 
 /// Paths out of use are destroyed while nobody waits for one: a search needs the NICs' workers.
 constexpr bool is_calm(Phase phase) { return phase == Phase::kRunning; }

@@ -165,5 +165,34 @@ TEST(Turn, only_a_path_that_carries_is_left_and_only_while_both_ends_go_on) {
   EXPECT_FALSE(turn::may_leave(seen));
 }
 
+TEST(Turn, a_peer_that_closes_during_set_up_ends_it) {
+  TurnSight seen = running();
+  seen.peer_closed = seen.setting_up = true;
+  EXPECT_TRUE(is_due(kClosedEarly, seen));
+  seen.setting_up = false;
+  EXPECT_FALSE(is_due(kClosedEarly, seen)) << "what it has sent may still come";
+  seen.setting_up = seen.failed = true;
+  EXPECT_FALSE(is_due(kClosedEarly, seen)) << "for another reason, which counts";
+}
+
+TEST(Turn, a_device_ends_a_channel_only_without_resilience) {
+  TurnSight seen = running();
+  EXPECT_FALSE(turn::ends_by_device(seen));
+  seen.resilient = false;
+  EXPECT_TRUE(turn::ends_by_device(seen));
+  for (bool TurnSight::*over : {&TurnSight::closes, &TurnSight::peer_closed}) {
+    TurnSight ended = seen;
+    ended.*over = true;
+    EXPECT_FALSE(turn::ends_by_device(ended));
+  }
+  seen.active = false;
+  EXPECT_FALSE(turn::ends_by_device(seen));
+}
+
+TEST(Urgency, of_an_end_that_is_over) {
+  EXPECT_EQ(urgency_of_ended(true), Urgency::kBusy);
+  EXPECT_EQ(urgency_of_ended(false), Urgency::kIdle);
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -225,6 +225,7 @@ TEST(TurnModel, each_wrong_decision_is_found) {
       {kNoOutage, kStarved, {}},
       {kNoSetUp, "a connection that brings nothing in set-up is not replaced", {}},
       {kNoRetired, kStarved, {}},
+      {kClosedEarlyForgotten, kSleeps, {}},
       {kPeerEndedForgotten, kSleeps, {}},
       {kTooLateForgotten, kStarved, {}},
       {kProbesUnread, kStarved, {}},

@@ -44,11 +44,10 @@ class OutageModel::Run {
     over();
     if (!closing_one_that_stood_) now_reached(false);
   }
-  bool ask() {
-    if (!bounds_.sender || w_.link != Link::kClosed) return false;
+  bool sender() const { return bounds_.sender; }
+  void ask() {
     w_.connection = Connection::kNone;
     w_.link = Link::kAsks;
-    return true;
   }
   void gone(const std::string& why) {
     judge();

@@ -42,11 +42,12 @@ struct ChangedHost {
   Host& host;
   bool tries = false;  ///< there is a connection
   bool setting_up() const;
+  bool sender() const;
   bool asks() const { return host.asks(); }
   control::Reach connect();
   control::Reach reach();
   void close();
-  bool ask();
+  void ask();
   void gone(const std::string& why);
 };
 
@@ -115,10 +116,13 @@ void ChangedHost<Host>::close() {
   if (TestedOutage::wrong != WrongOutage::kKeepsConnection) host.close();
 }
 template <class Host>
-bool ChangedHost<Host>::ask() {
-  if (TestedOutage::wrong == WrongOutage::kNeverAsks || !host.ask()) return false;
+bool ChangedHost<Host>::sender() const {
+  return TestedOutage::wrong != WrongOutage::kNeverAsks && host.sender();
+}
+template <class Host>
+void ChangedHost<Host>::ask() {
+  host.ask();
   tries = false;
-  return true;
 }
 template <class Host>
 void ChangedHost<Host>::gone(const std::string& why) {

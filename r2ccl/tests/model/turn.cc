@@ -20,6 +20,7 @@ bool TestedTurn::is_due(TurnAct act, TurnSight seen) {
                          (wrong == WrongTurn::kNoOutage && act == TurnAct::kOutage) ||
                          (wrong == WrongTurn::kNoSetUp && act == TurnAct::kSetUp) ||
                          (wrong == WrongTurn::kNoRetired && act == TurnAct::kRetired) ||
+                         (wrong == WrongTurn::kClosedEarlyForgotten && act == TurnAct::kClosedEarly) ||
                          (wrong == WrongTurn::kPeerEndedForgotten && act == TurnAct::kPeerEnded) ||
                          (wrong == WrongTurn::kTooLateForgotten && act == TurnAct::kTooLate) ||
                          (wrong == WrongTurn::kProbesUnread && act == TurnAct::kProbes);
@@ -164,8 +165,10 @@ class TurnModel::Run {
       case TurnAct::kOutage:
         step_outage();
         break;
+      case TurnAct::kClosedEarly:
+        seen_.failed = true;
+        break;
       case TurnAct::kPeerClosed:
-        if (seen_.setting_up) seen_.failed = true;
         if (w_.lacking == 0) return seen_.failed ? Urgency::kBusy : Urgency::kIdle;
         if (--w_.lacking == 0) seen_.failed = true;
         return Urgency::kBusy;

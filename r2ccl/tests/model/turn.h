@@ -25,6 +25,7 @@ enum class WrongTurn : uint8_t {
   kNoOutage,
   kNoSetUp,
   kNoRetired,
+  kClosedEarlyForgotten,
   kPeerEndedForgotten,
   kTooLateForgotten,
   kProbesUnread,
