@@ -25,8 +25,9 @@ void ChangeOptions::add_to(CLI::App& command, const std::string& group) {
       ->group(group);
   has_repeats =
       command
-          .add_option("--repeats", repeats,
-                      "Rounds: how often the list of faults is gone through (default: the scenario's)")
+          .add_option(
+              "--repeats", repeats,
+              "Number of rounds; each round injects the scenario's faults once (default: the scenario's)")
           ->check(CLI::Range(1, 10000))
           ->group(group);
   has_seed =

@@ -67,7 +67,7 @@ int guarded(const Subcommand& subcommand, const Runner& runner, const Console& c
 
 int r2bench_main(int argc, const char* const* argv, const Runner& runner, const Console& console) {
   CLI::App app(
-      "r2bench breaks network cards under a running job, measures the cost to the job, and gives a verdict.");
+      "r2bench makes NICs of a running job fail, measures the cost to the job, and gives a verdict.");
   app.name("r2bench");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("r2bench, built from commit ") + build_revision());

@@ -51,8 +51,8 @@ std::vector<Metric> counts() {
        .place = "/metrics/faults/witnessed",
        .grows = true},
       counted("migrations",
-              "unplanned fences (not for a failback), counted at both ends: a channel that leaves a path "
-              "counts twice",
+              "fences, except those for failback and spreading, counted at both ends: a channel that leaves "
+              "a path counts twice",
               of_trace, "recovery",
               [](const Event& event) { return event.type == EventType::kFenceStarted && event.c != 1; }),
       counted("failbacks", "failbacks to a repaired NIC, counted at both ends of a channel", of_trace,
