@@ -16,8 +16,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "r2ccl/balance/shares.h"
+#include "r2ccl/balance/splitter.h"
 
 namespace r2ccl::balance {
 
@@ -28,8 +31,32 @@ class LanePlan {
   static constexpr uint64_t kLookEveryNs = 10'000'000;
   /// A lane that has carried nothing for so long rests.
   static constexpr uint64_t kRestAfterNs = 1'000'000'000;
-  /// `since`: when the plan wanted it last. Both CLOCK_MONOTONIC, ns.
-  static constexpr bool may_rest(uint64_t since, uint64_t now) { return now - since > kRestAfterNs; }
+  /// What is to be done over a rail that is to carry something.
+  enum class Lane : uint8_t {
+    kNothing,  ///< there is a path, which carries already or cannot; or none can be opened now
+    kStart,    ///< the path that stands by there becomes a lane
+    kOpen,     ///< a path is opened
+  };
+  struct LaneSight {
+    bool has_path = false;   ///< there is a path over it, which is not kept for the way home
+    bool stands_by = false;  ///< … it stands by
+    bool opens = false;      ///< some path is being opened
+    bool may_take = false;   ///< a path over it may be opened, and take traffic (rail_choice.h)
+  };
+  static constexpr Lane add(const LaneSight& seen) {
+    if (seen.has_path) return seen.stands_by ? Lane::kStart : Lane::kNothing;
+    return !seen.opens && seen.may_take ? Lane::kOpen : Lane::kNothing;
+  }
+  /// What becomes of a lane. `since`: when the plan wanted it last. Both CLOCK_MONOTONIC, ns.
+  enum class Keep : uint8_t {
+    kWanted,  ///< it is wanted now
+    kWaits,   ///< it may be wanted again soon
+    kRests,   ///< it may rest
+  };
+  Keep keep(int local, int remote, uint64_t since, uint64_t now) const {
+    if (wants(local, remote)) return Keep::kWanted;
+    return now - since > kRestAfterNs ? Keep::kRests : Keep::kWaits;
+  }
 
   /// The node's traffic, and what changes with it.
   struct Traffic {
@@ -67,11 +94,14 @@ class LanePlan {
                             traffic.demand, seen.far, channel.home)};
       shares_ = computed_.shares;
     }
+    spread_ = spreads_;
     spreads_ = !(channel.at_home && shares_[channel.home] > kAll);
   }
 
   /// Some traffic is meant to leave its home.
   bool spreads() const { return spreads_; }
+  /// Lanes and shares are to be looked at: there are some, or there were by the look before.
+  bool applies(bool has_lanes) const { return spreads_ || spread_ || has_lanes; }
   /// The peer's NIC that works with `local`; -1: none.
   int partner(int local) const { return partner_[size_t(local)]; }
   /// Is this rail to carry anything? A NIC without a partner has none.
@@ -80,6 +110,23 @@ class LanePlan {
   }
   /// The rail's share of the channel's traffic.
   double share(int local, int remote) const { return wants(local, remote) ? shares_[size_t(local)] : 0; }
+  struct Carrier {
+    int local, remote;
+    bool slow;  ///< its rail takes longer for a message than others do
+  };
+  /// What each path carries of its rail's share: rails without a path leave theirs to the others. Empty: the
+  /// active path carries everything.
+  std::vector<LaneShare> parts(std::span<const Carrier> paths) const {
+    std::vector<LaneShare> parts;
+    double sum = 0;
+    for (const Carrier& path : paths) {
+      parts.push_back({share(path.local, path.remote), path.slow});
+      sum += parts.back().share;
+    }
+    if (sum <= 0) parts.clear();
+    for (LaneShare& part : parts) part.share /= sum;
+    return parts;
+  }
 
  private:
   static constexpr double kAll = 0.999;  // as good as everything
@@ -119,7 +166,7 @@ class LanePlan {
 
   std::array<int, kMaxRails> partner_{};
   PerRail shares_{};
-  bool spreads_ = false;
+  bool spreads_ = false, spread_ = false;  // by the last look, and by the one before
   // What shares were last computed from, and what came out.
   struct Computed {
     PerRail capacity{};

@@ -268,5 +268,68 @@ TEST(LanePlan, is_computed_anew_when_traffic_changes) {
   EXPECT_LT(n.share(1), before);
 }
 
+TEST(LanePlan, a_path_that_stands_by_becomes_the_lane_or_one_is_opened) {
+  using Lane = LanePlan::Lane;
+  EXPECT_EQ(LanePlan::add({.has_path = true, .stands_by = true}), Lane::kStart);
+  EXPECT_EQ(LanePlan::add({.has_path = true, .may_take = true}), Lane::kNothing)
+      << "it carries, or is opened";
+  EXPECT_EQ(LanePlan::add({.may_take = true}), Lane::kOpen);
+  EXPECT_EQ(LanePlan::add({.opens = true, .may_take = true}), Lane::kNothing) << "one at a time";
+  EXPECT_EQ(LanePlan::add({}), Lane::kNothing);
+}
+
+TEST(LanePlan, a_lane_rests_when_it_has_not_been_wanted_for_a_while) {
+  using Keep = LanePlan::Keep;
+  Nodes n;
+  n.local_down = {1};
+  n.home = 1, n.at_home = false;
+  n.look();
+  ASSERT_TRUE(n.plan.wants(0, n.plan.partner(0)));
+  const uint64_t rest = LanePlan::kRestAfterNs;
+  EXPECT_EQ(n.plan.keep(0, n.plan.partner(0), 5, 5 + 2 * rest), Keep::kWanted);
+  EXPECT_EQ(n.plan.keep(0, n.plan.partner(0) + 1, 5, 5 + rest), Keep::kWaits) << "another rail of that NIC";
+  EXPECT_EQ(n.plan.keep(0, n.plan.partner(0) + 1, 5, 6 + rest), Keep::kRests);
+}
+
+TEST(LanePlan, lanes_are_looked_at_once_more_when_everything_is_back_at_home) {
+  Nodes n;
+  n.look();
+  EXPECT_FALSE(n.plan.applies(false));
+  EXPECT_TRUE(n.plan.applies(true)) << "they are to rest";
+  n.local_down = {1};
+  n.home = 1, n.at_home = false;
+  n.look();
+  EXPECT_TRUE(n.plan.applies(false));
+  n.local_down = {};
+  n.home = 0, n.at_home = true;
+  n.look();
+  EXPECT_FALSE(n.plan.spreads());
+  EXPECT_TRUE(n.plan.applies(false)) << "the shares are still those of the look before";
+  n.look();
+  EXPECT_FALSE(n.plan.applies(false));
+}
+
+TEST(LanePlan, rails_without_a_path_leave_their_share_to_the_others) {
+  Nodes n;
+  n.local_down = {1};
+  n.home = 1, n.at_home = false;
+  n.look();
+  const auto carrier = [&](int l, bool slow = false) {
+    return LanePlan::Carrier{l, n.plan.partner(l), slow};
+  };
+  const double share0 = n.share(0), share2 = n.share(2);
+  ASSERT_GT(share0, 0);
+  ASSERT_GT(share2, 0);
+  const LanePlan::Carrier two[] = {carrier(0), carrier(2, true)};
+  const auto parts = n.plan.parts(two);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_DOUBLE_EQ(parts[0].share, share0 / (share0 + share2));
+  EXPECT_DOUBLE_EQ(parts[0].share + parts[1].share, 1);
+  EXPECT_FALSE(parts[0].slow);
+  EXPECT_TRUE(parts[1].slow);
+  const LanePlan::Carrier none[] = {carrier(1)};
+  EXPECT_TRUE(n.plan.parts(none).empty()) << "nothing is meant for it: all goes over the active path";
+}
+
 }  // namespace
 }  // namespace r2ccl::balance

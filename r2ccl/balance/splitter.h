@@ -2,6 +2,7 @@
 // Cuts messages into the parts that travel on several lanes. Pure.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,13 @@ struct LaneShare {
   double share = 0;   ///< of the bytes, in the sum 1
   bool slow = false;  ///< its rail takes longer for a message than others do
 };
+
+/// Shares that differ hardly at all are left as they are: who is behind its share by less than a piece keeps
+/// that credit.
+inline bool alike(const LaneShare& a, const LaneShare& b) {
+  constexpr double kSame = 0.01;
+  return std::abs(a.share - b.share) < kSame && a.slow == b.slow;
+}
 
 /// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
 /// pieces than that needs. Small messages are not cut and stay away from slow lanes: an operation waits for

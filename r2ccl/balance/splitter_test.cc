@@ -105,5 +105,11 @@ TEST(Splitter, empty_messages_and_a_single_lane) {
   EXPECT_EQ(pieces[0].bytes, 0u);
 }
 
+TEST(Splitter, shares_that_differ_hardly_at_all_are_alike) {
+  EXPECT_TRUE(alike({0.5, false}, {0.509, false}));
+  EXPECT_FALSE(alike({0.5, false}, {0.511, false}));
+  EXPECT_FALSE(alike({0.5, false}, {0.5, true}));
+}
+
 }  // namespace
 }  // namespace r2ccl::balance

@@ -110,6 +110,11 @@ class Channel::Actions {
     c_.send(wire::Type::kNic,
             wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
   }
+  int home_nic() const { return c_.home_nic_; }
+  int peer_home_nic() const { return c_.peer_.home_nic(); }
+  void send_nic_back(int nic) { c_.send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp}); }
+  void home_may_work() { c_.failback_.rail_active(tick_.now); }
+  void rails_changed() { c_.rails_changed(tick_); }
   void send_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
   void send_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
   void send_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }

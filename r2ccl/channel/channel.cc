@@ -119,13 +119,14 @@ void Channel::drain_all(Owned owned) {
 
 void Channel::suspect(Path& path, ibv_wc_status status, Owned owned) {
   ownership_.check(owned);
-  if (path.failure || closing_.peer_closed()) return;
+  const FailedWork means =
+      failed_work(path.failure.has_value(), closing_.peer_closed(), context_.resilient());
+  if (means == FailedWork::kNothing) return;
   path.last_status = status;
-  if (!context_.resilient()) {
-    fail(Error{ErrorCode::kNicFailed, rail_name(path) + ": " + verbs::describe(status) + " on channel " +
-                                          std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
-    return;
-  }
+  if (means == FailedWork::kFail)
+    return fail(Error{ErrorCode::kNicFailed, rail_name(path) + ": " + verbs::describe(status) +
+                                                 " on channel " + std::to_string(number_) +
+                                                 "; R2CC_MODE=0 has no other path"});
   if (!advance(Status::kMigrating)) return;
   path.mark_failed(trace::DetectedBy::kCompletion, verbs::describe(status), owned);
   suspected_.store(true, std::memory_order_release);

@@ -339,7 +339,7 @@ class Channel {
   FenceSight look_at_destruction() const;
   std::string words(NoFence why, const Tick& tick);
   void look_at_unfenced(const Tick& tick);
-  bool device_failed(const Path& path) const;
+  DeviceSight see_device(const Path& path) const;
   void look_at_removal(const Tick& tick);
   void unfenceable(const std::string& why);
   void cannot_fence(const std::string& why, const Tick& tick);

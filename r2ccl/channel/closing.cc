@@ -77,6 +77,7 @@ void Channel::begin_closing(const Tick& tick) {
   say_last_word();
   if (Closing::hangs_up(sender_, greeted_)) hang_up();
   emit(trace::EventType::kChannelClosing, home_nic_);
+  halves_.unwant_all();
   leave_paths(owned);
   closing_.begin(tick.now);  // not before: should memory be short, all of it is done once more
   const std::lock_guard lock(close_mutex_);

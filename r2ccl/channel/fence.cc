@@ -25,10 +25,8 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   emit(trace::EventType::kMigrationStarted, path.local_nic(), end_.epoch(), path.id());
   // After the event, so that who noticed first is on record first; before the fence, which takes longer.
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
-  if (!planned) {
-    rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bounds_.bar());
-    if (is_home(path)) failback_.rail_failed(tick.now);
-  }
+  rails_.left(path.local_nic(), path.remote_nic(), planned, tick.now + bounds_.bar());
+  failback_.left(is_home(path), planned, tick.now);
   context_.load_stale = true;
   paths_.leave(path, owned);
   path.clear_failure(owned);
@@ -44,11 +42,13 @@ void Channel::unfenceable(const std::string& why) {
                  "; its NIC may still write, so its messages cannot be retransmitted"});
 }
 
-// Nothing that its driver says of the path counts any more but flushes, which come from the NIC itself.
-bool Channel::device_failed(const Path& path) const {
+DeviceSight Channel::see_device(const Path& path) const {
   const auto nic = size_t(path.local_nic());
-  return path.refused_with_eio || path.device_fatals != context_.device_fatals[nic] ||
-         context_.device_gone[nic];
+  DeviceSight seen;
+  seen.refused = path.refused_with_eio;
+  seen.reported = path.device_fatals != context_.device_fatals[nic];
+  seen.removed = context_.device_gone[nic];
+  return seen;
 }
 
 FenceSight Channel::see_left_path() {
@@ -70,7 +70,7 @@ FenceSight Channel::see_left_path() {
   seen.mute = path->reports_nothing;
   seen.destroyed = !path->data;
   seen.refused = path->destroying_failed;
-  seen.failed = device_failed(*path);
+  seen.failed = has_failed(see_device(*path));
   return seen;
 }
 
@@ -83,7 +83,8 @@ FenceSight Channel::look_at_destruction() const {
   seen.worker_busy = !destruction->job->done();
   seen.stuck = seen.worker_busy && context_.workers->stuck(destruction->nic);
   if (seen.worker_busy) return seen;
-  seen.failed = paths_.retired().doubtful(*destruction) || destruction->outcome->with_eio;
+  seen.failed = has_failed(
+      {.refused = destruction->outcome->with_eio, .reported = paths_.retired().doubtful(*destruction)});
   seen.refused = destruction->outcome->refused;
   return seen;
 }

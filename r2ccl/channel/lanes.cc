@@ -35,11 +35,10 @@ struct SenderPaths::LaneHost {
 
 void SenderPaths::step_balance(const Tick& tick) {
   if (!lane_plan_.due(status() == Status::kReady && in_demand(tick.now), tick.now)) return;
-  const bool spread = lane_plan_.spreads();
   lane_plan_.look(LaneHost{*this, tick.now},
                   {context_.demand, context_.demand_version, context_.config.far_cost()},
                   {size_t(home_nic_), at_home(), follows_plan(), context_.config.cross_socket > 0});
-  if (!lane_plan_.spreads() && !spread && paths_.lanes().empty()) return;
+  if (!lane_plan_.applies(!paths_.lanes().empty())) return;
   add_lanes(tick);
   apply_shares();
   rest_lanes(tick);
@@ -55,10 +54,21 @@ void SenderPaths::add_lanes(const Tick& tick) {
       if (candidate->local_nic() == local && candidate->remote_nic() == remote &&
           !failback_.has(candidate->id()))
         path = candidate.get();
-    if (path && stands_by(*path))
-      start_lane(*path);
-    else if (!path && !opening_.under_way() && rail::may_take(see_rail(local, remote, tick.now)))
-      start_opening(Purpose::kLane, {local, remote}, tick);
+    balance::LanePlan::LaneSight seen;
+    seen.has_path = path != nullptr;
+    seen.stands_by = path && stands_by(*path);
+    seen.opens = opening_.under_way();
+    seen.may_take = rail::may_take(see_rail(local, remote, tick.now));
+    switch (balance::LanePlan::add(seen)) {
+      case balance::LanePlan::Lane::kNothing:
+        break;
+      case balance::LanePlan::Lane::kStart:
+        start_lane(*path);
+        break;
+      case balance::LanePlan::Lane::kOpen:
+        start_opening(Purpose::kLane, {local, remote}, tick);
+        break;
+    }
   }
 }
 
@@ -66,28 +76,29 @@ void SenderPaths::add_lanes(const Tick& tick) {
 void SenderPaths::rest_lanes(const Tick& tick) {
   for (size_t i = 0; i < paths_.lanes().size(); ++i) {
     Path& lane = *paths_.lanes()[i];
-    if (lane_plan_.wants(lane.local_nic(), lane.remote_nic()))
-      lane.since = tick.now;
-    else if (balance::LanePlan::may_rest(lane.since, tick.now) && rest_lane(lane))
-      --i;
+    switch (lane_plan_.keep(lane.local_nic(), lane.remote_nic(), lane.since, tick.now)) {
+      case balance::LanePlan::Keep::kWanted:
+        lane.since = tick.now;
+        break;
+      case balance::LanePlan::Keep::kWaits:
+        break;
+      case balance::LanePlan::Keep::kRests:
+        if (rest_lane(lane)) --i;
+        break;
+    }
   }
 }
 
-// What each path carries of its rail's share; rails without a path yet leave theirs to the others.
 void SenderPaths::apply_shares() {
   const OwnershipGuard owned(ownership_);
-  std::vector<balance::LaneShare> parts;
-  double sum = 0;
+  std::vector<balance::LanePlan::Carrier> carriers;
   const auto add = [&](const Path& path) {
-    parts.push_back({lane_plan_.share(path.local_nic(), path.remote_nic()),
-                     context_.capacities.gray(size_t(path.local_nic())) || is_far(path)});
-    sum += parts.back().share;
+    const bool slow = context_.capacities.gray(size_t(path.local_nic())) || is_far(path);
+    carriers.push_back({path.local_nic(), path.remote_nic(), slow});
   };
   add(*active());
   for (const Path* lane : paths_.lanes()) add(*lane);
-  if (sum <= 0) parts.clear();
-  for (balance::LaneShare& part : parts) part.share /= sum;
-  spread(parts, owned);
+  spread(lane_plan_.parts(carriers), owned);
 }
 
 void SenderPaths::start_lane(Path& path) {

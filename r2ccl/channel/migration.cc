@@ -108,6 +108,7 @@ void Channel::carry(Path& path, const Tick& tick) {
   const bool moved = &path != active();
   const uint64_t moving_since = std::exchange(moving_since_, 0);
   const bool home = is_home(path);
+  bool comes_home = false;
   {
     const OwnershipGuard owned(ownership_);
     paths_.activate(path, owned);
@@ -118,7 +119,7 @@ void Channel::carry(Path& path, const Tick& tick) {
     activity_.has_a_path();
     search_.carries(tick.alive);
     watchdog_.carries_on(activity_.progress());
-    failback_.carries(path.id(), home && moved && !first, tick.now);
+    comes_home = failback_.carries(path.id(), {home, moved, first, context_.resilient()}, tick.now);
     if (!first) carries_on(moved, owned);
     look_for_suspects(owned);
     if (status() == Status::kFailed) return;
@@ -130,14 +131,13 @@ void Channel::carry(Path& path, const Tick& tick) {
     if (!home && sender_)  // who alone knows why
       R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number_,
               what_failed().c_str(), rail_name(path).c_str());
-    if (!home && context_.resilient()) failback_.rail_failed(tick.now);
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
   context_.failure_log.went_on(this, rail_name(path), now_ns());
   R2_INFO("NET/R2CCL: channel %u: its traffic migrated to %s after %llu us", number_, rail_name(path).c_str(),
           static_cast<unsigned long long>((now_ns() - moving_since) / 1000));
-  if (home && moved) {
+  if (comes_home) {
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());
   }

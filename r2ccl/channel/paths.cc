@@ -39,27 +39,25 @@ void Channel::step_halves(const Tick& tick) {
   while (const std::shared_ptr<PathHalf> half = halves_.done()) {
     paths_.reserve();  // what was made must not be lost for lack of memory
     if (half->made) (*half->made)->device_fatals = half->device_fatals;
-    const bool wanted = !half->unwanted && !closing_.begun();
-    if (!wanted && half->made) paths_.retired().destroy(*context_.workers, std::move(*half->made));
+    if (half->unwanted && half->made) paths_.retired().destroy(*context_.workers, std::move(*half->made));
     halves_.remove(*half);
     if (half->speed_mbps > 0) take_speed(half->local, half->speed_mbps);
-    if (wanted) half_made(*half, tick);
+    if (!half->unwanted) half_made(*half, tick);
   }
 }
 
-// In a search the rails that have not been seen to fail share the time that is left.
 uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
-  const uint64_t limit = probe_limit(path, tick);
-  if (!lacks_path(end_.phase(), setting_up())) return bounds_.first_probe(limit);
-  uint64_t untried = 1;
-  for (size_t l = 0; l < context_.devices.size(); ++l)
-    for (int r = 0; r < peer_.nics(); ++r)
-      untried += rails_.count(int(l), r) == 0 && !context_.nic_down[l] && !peer_.nic_down(r);
-  return bounds_.first_probe(limit, search_.left(), untried);
+  const auto untried = [this] {
+    return rails_.untried(int(context_.devices.size()), peer_.nics(), [this](int l, int r) {
+      return !context_.nic_down[size_t(l)] && !peer_.nic_down(r);
+    });
+  };
+  return search_.first_probe(bounds_, probe_limit(path, tick), lacks_path(end_.phase(), setting_up()),
+                             untried);
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
-  if (!sender_) halves_.unwant(id);
+  halves_.unwant(id);
   Actions actions(*this, tick, trace::DetectedBy::kPeer, "the peer abandoned the path");
   ChannelEnd(end_, actions).on_drop(id);
 }
@@ -67,10 +65,8 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (!turn::minds_paths(sight(tick))) return;
   if (up) {
-    send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
-    if (nic == home_nic_) failback_.rail_active(tick.now);
-    rails_changed(tick);
-    return;
+    Actions actions(*this, tick);
+    return ChannelEnd(end_, actions).nic_back(nic);
   }
   const bool is_down = context_.nic_down[size_t(nic)];
   const std::string why = context_.device_gone[size_t(nic)] ? "NIC " + nic_name(nic) + " is gone"
@@ -108,9 +104,8 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   if (!peer_.known_nic(change.nic)) return;
   peer_.nic_changed(change, now_ns());
   if (change.state == wire::NicState::kUp) {
-    if (int(change.nic) == peer_.home_nic()) failback_.rail_active(tick.now);
-    rails_changed(tick);
-    return;
+    Actions actions(*this, tick);
+    return ChannelEnd(end_, actions).peer_nic_back(int(change.nic));
   }
   Actions actions(*this, tick, trace::DetectedBy::kPeer,
                   "the peer's NIC " + peer_.nic_name(int(change.nic)) +

@@ -2,7 +2,6 @@
 #include "r2ccl/channel/sender.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "r2ccl/base/clock.h"
@@ -118,11 +117,8 @@ void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
   for (size_t i = 0; i < lanes(owned).size() && i + 1 < shares.size(); ++i)
     add(lanes(owned)[i], shares[i + 1]);
   if (over.size() == 1 && over[0] == active()) over.clear();
-  // What changes hardly at all is left alone: who is behind its share by less than a piece keeps that credit.
-  const auto alike = [](const balance::LaneShare& a, const balance::LaneShare& b) {
-    return std::abs(a.share - b.share) < kSameShare && a.slow == b.slow;
-  };
-  if (over == spread_over_ && std::equal(parts.begin(), parts.end(), parts_.begin(), parts_.end(), alike))
+  if (over == spread_over_ &&
+      std::equal(parts.begin(), parts.end(), parts_.begin(), parts_.end(), balance::alike))
     return;
   spread_over_ = std::move(over);
   parts_ = std::move(parts);
@@ -328,18 +324,20 @@ Path* Sender::standing_still(Owned owned) const {
   return nullptr;
 }
 
-// Where a segment that has lost its path goes: to the one that has the least to do, where the buffer is
-// registered.
 Path* Sender::replay_on(const Request& request, Owned owned) const {
-  const auto load = [](const Path* path) { return path->posted - path->completed; };
-  const auto can = [&](const Path* path) {
-    return path && !path->failure && path->send_queue_room() &&
-           (request.bytes == 0 || ((request.copied || request.local_keys[size_t(path->local_nic())] != 0) &&
-                                   request.remote_keys[size_t(path->remote_nic())] != 0));
+  const auto see = [&](const Path& path) {
+    CarrierSight seen;
+    seen.failed = path.failure.has_value();
+    seen.room = path.send_queue_room();
+    seen.registered =
+        request.bytes == 0 || ((request.copied || request.local_keys[size_t(path.local_nic())] != 0) &&
+                               request.remote_keys[size_t(path.remote_nic())] != 0);
+    seen.under_way = path.posted - path.completed;
+    return seen;
   };
   Path* best = active();
   for (Path* lane : lanes(owned))
-    if (can(lane) && (!can(best) || load(lane) < load(best))) best = lane;
+    if (is_better(see(*lane), see(*best))) best = lane;
   return best;
 }
 

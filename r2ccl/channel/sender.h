@@ -71,7 +71,6 @@ class Sender final : public SenderPaths {
   SendingEndOf<wire::kRingLines> sending_;
   uint64_t lines_read_ = 0;  // the ACKs of entries before this one have been read
   balance::Splitter splitter_;
-  static constexpr double kSameShare = 0.01;
   std::vector<balance::LaneShare> parts_;  // of the splitter's lanes
   std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
   uint32_t empty_posts_ = 0;

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/protocol/retirement.h"
 
 namespace r2ccl {
 
@@ -27,16 +28,13 @@ void RetiredPaths::destroy_expired(NicWorkers& workers, uint64_t now, bool calm)
   std::erase_if(destructions_, [this](const Destruction& destruction) {
     return destruction.job->done() && !destruction.outcome->refused && !doubtful(destruction);
   });
-  if (retired_.empty() || (retired_.size() <= kMostRetired && !(calm && now >= retired_.front()->keep_until)))
+  if (!Retirement::is_due(retired_.size(), calm, retired_.empty() ? 0 : retired_.front()->keep_until, now))
     return;
   destroy(workers, std::move(retired_.front()));
   retired_.erase(retired_.begin());
 }
 
 namespace {
-
-// How long a device that fails may take to say so (DEVICE_FATAL) while it says that commands succeed.
-constexpr uint64_t kConfessionNs = 100'000'000;
 
 void keep(NicWorkers& workers, int nic, const std::shared_ptr<RetiredPaths::PathPtr>& held) {
   try {
@@ -75,9 +73,9 @@ void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
   outcome.refused = !destroyed;
   if (!destroyed || path.device_fatals != fatals) return keep(workers, nic, held);
   try {
-    workers.give_after(nic, kConfessionNs, "ibv_dereg_mr", [held, nic, &fatals, &workers](Job& later) {
-      give_memory_up(held, nic, fatals, workers, later);
-    });
+    workers.give_after(
+        nic, Retirement::kConfessionNs, "ibv_dereg_mr",
+        [held, nic, &fatals, &workers](Job& later) { give_memory_up(held, nic, fatals, workers, later); });
   } catch (const std::bad_alloc&) {
     give_memory_up(held, nic, fatals, workers, job);
   }

@@ -67,7 +67,6 @@ class RetiredPaths {
 
  private:
   const Fatals& device_fatals_;
-  static constexpr size_t kMostRetired = 8;
   std::vector<PathPtr> retired_;
   std::vector<Destruction> destructions_;
 };

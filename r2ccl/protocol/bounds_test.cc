@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "r2ccl/protocol/retirement.h"
+
 namespace r2ccl {
 namespace {
 
@@ -36,6 +38,15 @@ TEST(Bounds, in_a_search_untried_rails_share_the_time_that_is_left) {
   EXPECT_EQ(kUsual.first_probe(400 * kMs, 2000 * kMs, 10), 200 * kMs);
   EXPECT_EQ(kUsual.first_probe(400 * kMs, 2000 * kMs, 1), 400 * kMs) << "no more than a probe may take";
   EXPECT_EQ(kUsual.first_probe(400 * kMs, 0, 10), 32 * kMs) << "nor less than a first one needs";
+}
+
+TEST(Retirement, of_the_oldest_when_its_time_is_over_and_nobody_searches_or_when_they_pile_up) {
+  EXPECT_FALSE(Retirement::is_due(0, true, 0, 100));
+  EXPECT_FALSE(Retirement::is_due(1, true, 101, 100));
+  EXPECT_TRUE(Retirement::is_due(1, true, 100, 100));
+  EXPECT_FALSE(Retirement::is_due(1, false, 100, 100));
+  EXPECT_FALSE(Retirement::is_due(Retirement::kMost, false, 100, 100));
+  EXPECT_TRUE(Retirement::is_due(Retirement::kMost + 1, false, 200, 100));
 }
 
 }  // namespace

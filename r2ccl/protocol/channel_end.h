@@ -24,7 +24,10 @@
 //   drop(path, tell)          gives up a standby path; `tell`: and sends kDrop
 //   forget(path)              retires a path that is being fenced, but that neither end is leaving any more
 //   opening_refused(path)     the path that is being opened cannot be used
-//   send_nic_lost(nic)
+//   home_nic(), peer_home_nic()   the NICs of the home rail
+//   send_nic_lost(nic), send_nic_back(nic)
+//   home_may_work()           a NIC of the home rail is back: it is tried soon
+//   rails_changed()           there may be a rail for a standby path that was not there before
 //   lane(path)                it carries segments beside the active path
 //   stand_by(path)            it no longer does. False, and nothing changes: it is marked failed, or the
 //                             sender still waits for something that it carried (sent.h)
@@ -41,6 +44,17 @@
 #include "r2ccl/protocol/rules.h"
 
 namespace r2ccl {
+
+/// What a work request that failed means for the channel.
+enum class FailedWork : uint8_t {
+  kNothing,  ///< that path is known to have failed, or the peer is closed, whose queue pairs are gone
+  kFail,     ///< there is no other path
+  kLeave,    ///< the path is marked failed, and left
+};
+constexpr FailedWork failed_work(bool marked_failed, bool peer_closed, bool resilient) {
+  if (marked_failed || peer_closed) return FailedWork::kNothing;
+  return resilient ? FailedWork::kLeave : FailedWork::kFail;
+}
 
 template <class Host>
 class ChannelEnd {
@@ -87,6 +101,12 @@ class ChannelEnd {
     for (const uint32_t path : host_.paths_to(nic))
       if (carries(path)) mark_failed(path);
   }
+  /// A NIC of this end may be used again. The peer is told, and rails over it are tried.
+  void nic_back(int nic) {
+    host_.send_nic_back(nic);
+    rails_back(nic == host_.home_nic());
+  }
+  void peer_nic_back(int nic) { rails_back(nic == host_.peer_home_nic()); }
   /// The sender, which decides, or the receiver, which has been told, uses `path`. kUse is sent before
   /// anything is posted: if this path then fails, that belongs to the next epoch.
   void use(uint32_t path) {
@@ -194,6 +214,10 @@ class ChannelEnd {
     if (!end_.sender() || host_.active() != 0) return;
     for (const uint32_t other : host_.paths())
       if (const auto state = host_.state(other); state && may_take_over(*state)) host_.prove_anew(other);
+  }
+  void rails_back(bool home) {
+    if (home) host_.home_may_work();
+    host_.rails_changed();
   }
   bool carries(uint32_t path) {
     const auto state = host_.state(path);

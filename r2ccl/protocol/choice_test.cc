@@ -79,6 +79,11 @@ struct Host {
     has.erase(path);
   }
   void send_nic_lost(int nic) { note("NIC lost", uint32_t(nic)); }
+  int home_nic() const { return 1; }
+  int peer_home_nic() const { return 2; }
+  void send_nic_back(int nic) { note("NIC back", uint32_t(nic)); }
+  void home_may_work() { did.push_back("home may work"); }
+  void rails_changed() { did.push_back("rails change"); }
 };
 
 /// A sender that has left path 1 and has both fences.
@@ -250,6 +255,32 @@ TEST(NicLost, of_the_peers_only_what_carries_is_left) {
     MigrationEnd end(true);
     ChannelEnd(end, host).peer_nic_lost(nic);
     EXPECT_EQ(host.did, did) << nic;
+  }
+}
+
+TEST(NicBack, the_peer_is_told_and_home_is_tried_if_it_is_its_nic) {
+  Host host;
+  MigrationEnd end(true);
+  ChannelEnd channel_end(end, host);
+  channel_end.nic_back(3);
+  EXPECT_EQ(host.did, (Did{"NIC back 3", "rails change"}));
+  host.did.clear();
+  channel_end.nic_back(host.home_nic());
+  EXPECT_EQ(host.did, (Did{"NIC back 1", "home may work", "rails change"}));
+  host.did.clear();
+  channel_end.peer_nic_back(host.home_nic());
+  EXPECT_EQ(host.did, (Did{"rails change"})) << "it says so itself";
+  host.did.clear();
+  channel_end.peer_nic_back(host.peer_home_nic());
+  EXPECT_EQ(host.did, (Did{"home may work", "rails change"}));
+}
+
+TEST(FailedWork, is_the_end_only_where_there_is_no_other_path) {
+  EXPECT_EQ(failed_work(false, false, true), FailedWork::kLeave);
+  EXPECT_EQ(failed_work(false, false, false), FailedWork::kFail);
+  for (const bool resilient : {false, true}) {
+    EXPECT_EQ(failed_work(true, false, resilient), FailedWork::kNothing) << "the first error counts";
+    EXPECT_EQ(failed_work(false, true, resilient), FailedWork::kNothing) << "its peer's queue pairs are gone";
   }
 }
 

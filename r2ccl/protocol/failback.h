@@ -28,6 +28,14 @@ struct FailbackSight {
   uint64_t probe_age = 0;
 };
 
+/// Of a path that carries from here on.
+struct CarrySight {
+  bool home = true;    ///< it is over the home rail
+  bool moved = false;  ///< it is another path than before
+  bool first = false;  ///< it is the channel's first
+  bool resilient = true;
+};
+
 class Failback {
  public:
   static constexpr uint64_t kProbeEveryNs = 5'000'000;
@@ -48,6 +56,10 @@ class Failback {
 
   // --- what happens
   void rail_failed(uint64_t now) { rail_.failed(now); }
+  /// Traffic has left a path; `home`: over the home rail, which has failed unless that was `planned`.
+  void left(bool home, bool planned, uint64_t now) {
+    if (home && !planned) rail_failed(now);
+  }
   void rail_active(uint64_t now) { rail_.hint_active(now); }
   void opened(uint32_t path, uint64_t now) {
     path_ = path;
@@ -63,6 +75,14 @@ class Failback {
   void carries(uint32_t path, bool home, uint64_t now) {
     if (has(path)) path_ = 0;
     if (home && !is_up()) rail_.restored(now);
+  }
+
+  /// `path` carries the traffic from here on. True: it has come home.
+  bool carries(uint32_t path, const CarrySight& seen, uint64_t now) {
+    const bool comes_home = seen.home && seen.moved && !seen.first;
+    carries(path, comes_home, now);
+    if (seen.first && !seen.home && seen.resilient) rail_failed(now);  // the way home is looked for at once
+    return comes_home;
   }
 
   // --- what is due

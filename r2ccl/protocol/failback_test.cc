@@ -102,5 +102,39 @@ TEST(Failback, traffic_that_moves_over_a_home_rail_that_has_not_failed_is_no_ret
   EXPECT_EQ(failback.look({.may_open = true}, now + kMs + kFirstWait), FailbackAct::kOpen);
 }
 
+TEST(Failback, comes_home_when_another_path_was_left_for_a_home_path) {
+  Away a;
+  EXPECT_FALSE(a.failback.carries(7, CarrySight{.home = false, .moved = true}, a.now));
+  EXPECT_FALSE(a.failback.is_up());
+  EXPECT_TRUE(a.failback.carries(8, CarrySight{.home = true, .moved = true}, a.now));
+  EXPECT_TRUE(a.failback.is_up());
+  EXPECT_FALSE(a.failback.carries(8, CarrySight{.home = true, .moved = false}, a.now))
+      << "a lane was left, and the active path goes on";
+}
+
+TEST(Failback, a_channel_that_starts_away_from_home_looks_for_the_way_back) {
+  Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
+  const uint64_t now = 10'000 * kMs;
+  const CarrySight first{.home = false, .moved = true, .first = true};
+  CarrySight without = first;
+  without.resilient = false;
+  EXPECT_FALSE(failback.carries(1, without, now));
+  EXPECT_TRUE(failback.is_up()) << "there is nothing to come back from";
+  EXPECT_FALSE(failback.carries(1, CarrySight{.home = true, .moved = true, .first = true}, now));
+  EXPECT_TRUE(failback.is_up());
+  EXPECT_FALSE(failback.carries(1, first, now));
+  EXPECT_FALSE(failback.is_up());
+}
+
+TEST(Failback, only_a_failure_of_the_home_rail_makes_it_wait) {
+  Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
+  failback.left(false, false, 10'000 * kMs);
+  EXPECT_TRUE(failback.is_up()) << "another rail";
+  failback.left(true, true, 10'000 * kMs);
+  EXPECT_TRUE(failback.is_up()) << "it works";
+  failback.left(true, false, 10'000 * kMs);
+  EXPECT_FALSE(failback.is_up());
+}
+
 }  // namespace
 }  // namespace r2ccl

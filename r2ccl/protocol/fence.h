@@ -27,6 +27,15 @@ struct FenceSight {
   bool failed = false;       ///< its device is: what it answers to commands proves nothing
 };
 
+/// What is known of the device of a path.
+struct DeviceSight {
+  bool refused = false;   ///< it has answered a command on it with EIO
+  bool reported = false;  ///< it has reported that it failed, since the path was made
+  bool removed = false;   ///< its kernel has stopped it
+};
+/// Nothing that its driver says of the path counts any more but flushes, which come from the NIC itself.
+constexpr bool has_failed(const DeviceSight& seen) { return seen.refused || seen.reported || seen.removed; }
+
 enum class FenceAct : uint8_t {
   kWait,
   kDone,         ///< it is fenced at this end

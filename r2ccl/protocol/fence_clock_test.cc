@@ -220,5 +220,12 @@ TEST(FenceClock, the_peers_word_does_not_prolong_this_ends_fence) {
   EXPECT_EQ(clock.look(Host{}, kBegin + kBound + 1, kStuck).act, FenceAct::kCannot);
 }
 
+TEST(DeviceSight, has_failed_by_any_of_its_signs) {
+  EXPECT_FALSE(has_failed({}));
+  EXPECT_TRUE(has_failed({.refused = true}));
+  EXPECT_TRUE(has_failed({.reported = true}));
+  EXPECT_TRUE(has_failed({.removed = true}));
+}
+
 }  // namespace
 }  // namespace r2ccl

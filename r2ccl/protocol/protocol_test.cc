@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "r2ccl/protocol/sent.h"
+
 namespace r2ccl {
 namespace {
 
@@ -210,6 +212,19 @@ TEST(AfterDrop, a_path_that_is_fenced_already_is_left_alone) {
   EXPECT_EQ(after_drop(PathState::kActive), AfterDrop::kLeave);
   for (const PathState state : {PathState::kOpening, PathState::kProving, PathState::kStandby})
     EXPECT_EQ(after_drop(state), AfterDrop::kDrop);
+}
+
+TEST(Replay, goes_to_the_path_with_the_least_to_do_that_can_take_it) {
+  EXPECT_TRUE(is_better({.under_way = 1}, {.under_way = 2}));
+  EXPECT_FALSE(is_better({.under_way = 2}, {.under_way = 2})) << "the active path comes first";
+  EXPECT_TRUE(is_better({.under_way = 9}, {.failed = true}));
+  EXPECT_TRUE(is_better({.under_way = 9}, {.room = false}));
+  EXPECT_TRUE(is_better({.under_way = 9}, {.registered = false}));
+  for (const CarrierSight& cannot :
+       {CarrierSight{.failed = true}, CarrierSight{.room = false}, CarrierSight{.registered = false}}) {
+    EXPECT_FALSE(is_better(cannot, {.under_way = 9}));
+    EXPECT_FALSE(is_better(cannot, {.failed = true})) << "none can";
+  }
 }
 
 }  // namespace

@@ -27,6 +27,10 @@ class RailRecord {
     uint16_t& count = count_[size_t(local)][size_t(remote)];
     if (count < UINT16_MAX) ++count;
   }
+  /// Traffic has left it: it has failed, unless that was `planned`.
+  void left(int local, int remote, bool planned, uint64_t not_before) {
+    if (!planned) failed(local, remote, not_before);
+  }
   /// It is left alone until then.
   void bar(int local, int remote, uint64_t not_before) {
     not_before_[size_t(local)][size_t(remote)] = not_before;
@@ -40,6 +44,16 @@ class RailRecord {
     unsigned sum = 0;
     for (size_t nic = 0; nic < wire::kMaxNics; ++nic)
       sum += count_[size_t(local)][nic] + unsigned(count_[nic][size_t(remote)]);
+    return sum;
+  }
+
+  /// How many rails have not been seen to fail since traffic flowed. `is_up(l, r)`: nothing is known to be
+  /// the matter with its NICs.
+  template <class IsUp>
+  unsigned untried(int locals, int remotes, IsUp&& is_up) const {
+    unsigned sum = 0;
+    for (int l = 0; l < locals; ++l)
+      for (int r = 0; r < remotes; ++r) sum += count(l, r) == 0 && is_up(l, r);
     return sum;
   }
 

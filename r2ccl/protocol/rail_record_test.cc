@@ -49,5 +49,27 @@ TEST(RailRecord, the_last_note_of_each_rail_is_kept_in_their_order) {
   EXPECT_EQ(rails.notes()[0].what, "again");
 }
 
+TEST(RailRecord, a_rail_that_was_left_as_planned_has_not_failed) {
+  RailRecord rails;
+  rails.left(0, 1, true, 500);
+  EXPECT_EQ(rails.count(0, 1), 0u);
+  EXPECT_FALSE(rails.barred(0, 1, 0));
+  rails.left(0, 1, false, 500);
+  EXPECT_EQ(rails.count(0, 1), 1u);
+  EXPECT_TRUE(rails.barred(0, 1, 499));
+}
+
+TEST(RailRecord, counts_the_rails_that_have_not_been_tried_in_vain) {
+  RailRecord rails;
+  const auto all = [](int, int) { return true; };
+  EXPECT_EQ(rails.untried(2, 3, all), 6u);
+  rails.failed(0, 2, 0);
+  rails.failed(0, 2, 0);
+  EXPECT_EQ(rails.untried(2, 3, all), 5u);
+  EXPECT_EQ(rails.untried(2, 3, [](int l, int) { return l == 0; }), 2u) << "a NIC that is down has none";
+  rails.forget_counts();
+  EXPECT_EQ(rails.untried(2, 3, all), 6u);
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/migration.h"
 
 namespace r2ccl {
@@ -68,6 +69,12 @@ class PathSearch {
     return pathless_ > bound_ ? SearchAct::kFail : SearchAct::kWait;
   }
 
+  /// How long the first transfer over a path may take; `limit`: what a probe may. While a path is lacking,
+  /// those of `untried()`, other rails that have not been seen to fail, share the time that is left.
+  template <class Untried>
+  uint64_t first_probe(const Bounds& bounds, uint64_t limit, bool lacks, Untried&& untried) const {
+    return lacks ? bounds.first_probe(limit, left(), 1 + untried()) : bounds.first_probe(limit);
+  }
   /// The time that is left until the channel fails.
   uint64_t left() const { return bound_ - std::min(bound_, pathless_); }
   /// The time that was not counted because the NICs' drivers were busy with other channels.

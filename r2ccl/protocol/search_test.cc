@@ -148,5 +148,17 @@ TEST(PathSearch, what_was_queued_before_a_path_carried_is_not_told) {
   EXPECT_EQ(s.search.queued(), 5 * kMs);
 }
 
+TEST(PathSearch, rails_that_are_untried_share_the_time_that_is_left) {
+  const Bounds bounds{2000 * kMs, 50 * kMs};
+  const PathSearch search(bounds.fail, bounds.proven());
+  const auto others = [](unsigned n) { return [n] { return n; }; };
+  EXPECT_EQ(search.first_probe(bounds, 900 * kMs, false, others(9)), bounds.first_probe(900 * kMs))
+      << "nobody waits for it";
+  EXPECT_EQ(search.first_probe(bounds, 900 * kMs, true, others(0)), 900 * kMs);
+  EXPECT_EQ(search.first_probe(bounds, 900 * kMs, true, others(3)), 500 * kMs) << "four share 2 s";
+  EXPECT_EQ(search.first_probe(bounds, 900 * kMs, true, others(99)), bounds.first_probe(0))
+      << "but each has a chance";
+}
+
 }  // namespace
 }  // namespace r2ccl

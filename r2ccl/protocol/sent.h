@@ -25,6 +25,20 @@
 
 namespace r2ccl {
 
+/// A path that carries, for a segment that has lost its own.
+struct CarrierSight {
+  bool failed = false;     ///< it is marked failed
+  bool room = true;        ///< in its send queue
+  bool registered = true;  ///< the buffer is, on both its NICs
+  uint32_t under_way = 0;  ///< work requests that it has not completed
+};
+constexpr bool can_take(const CarrierSight& path) { return !path.failed && path.room && path.registered; }
+/// The segment goes to `path` rather than to `best`: to the one that has the least to do of those that can
+/// take it. Where none can it stays with the active path, and waits until that has been left.
+constexpr bool is_better(const CarrierSight& path, const CarrierSight& best) {
+  return can_take(path) && (!can_take(best) || path.under_way < best.under_way);
+}
+
 /// Segments of `message` that paths carry which are not left: bits.
 template <class Host>
 uint16_t live_segments(Host& host, uint64_t message) {
