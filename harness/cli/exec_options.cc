@@ -43,7 +43,7 @@ void ExecOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--plan", arguments.plan, "YAML file with faults to arm before the program starts");
   command->add_option("--witness", arguments.witness,
-                      "With --plan: file for the effects of its faults, as JSON");
+                      "With --plan: write the effects of its faults to this file, as JSON");
   command->add_flag("--quiet", arguments.quiet, "Do not print the fabric's name");
 }
 

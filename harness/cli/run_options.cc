@@ -22,7 +22,7 @@ void RunCommandOptions::add_to(CLI::App& app) {
   command
       ->add_option(
           "--launcher", arguments.launcher,
-          "What starts r2bench on the hosts: local (nothing: all nodes are on this machine), mpi (mpirun), "
+          "What starts r2bench on the hosts: local (all nodes are on this machine), mpi (mpirun), "
           "slurm (srun), env (already started on each host, for example by torchrun; needs RANK, WORLD_SIZE "
           "and MASTER_ADDR) (default: local)")
       ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));

@@ -35,8 +35,8 @@ CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
       ->group(group);
   command
       .add_option("--latency", latency,
-                  "Latency of a message, from the sending of its last byte to the operation that waits for "
-                  "it (default: 5 us)")
+                  "Latency of a message: the time between the sending of its last byte and the start of the "
+                  "operation that waits for it (default: 5 us)")
       ->group(group);
   command
       .add_option("--reduction-rate", reduction,

@@ -57,10 +57,9 @@ std::vector<Metric> counts() {
               [](const Event& event) { return event.type == EventType::kFenceStarted && event.c != 1; }),
       counted("failbacks", "failbacks to a repaired NIC, counted at both ends of a channel", of_trace,
               "recovery", events_of(EventType::kFailback)),
-      counted(
-          "peer_slow",
-          "how often a channel found that the peer's NIC answers and the peer does not, which is no failure",
-          of_trace, "recovery", events_of(EventType::kPeerSlow)),
+      counted("peer_slow",
+              "how often a channel found its peer slow: its NIC answers, but the peer does not (no failure)",
+              of_trace, "recovery", events_of(EventType::kPeerSlow)),
       counted("gray_nics",
               "how often a rank declared a NIC degraded, because it carried clearly less than the others "
               "(mode balance)",

@@ -101,7 +101,7 @@ std::vector<Metric> outcome() {
       {.info = {.name = "stall_ms",
                 .unit = Unit::kMilliseconds,
                 .meaning = "duration of the longest operation that was open at the first fault or began "
-                           "later, on any transport",
+                           "later; known for every transport",
                 .needs = {.fault = true}},
        .wanted = "a time",
        .measure = stall_ms,

@@ -78,7 +78,7 @@ DEFECTS = {
     'receiver_sentinel': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (seen.flushed || !sender_ || !host')],
     'sender_sentinel': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (seen.flushed || sender_ || !host')],
     'one_fence': [(P + 'fence.h', 'return {host.holds(Rule::kOneFence) ?', 'return {!host.holds(Rule::kOneFence) ?')],
-    'refused_not_fenced': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
+    'refused_not_fenced': [(P + 'fence.h', 'return seen.refused || seen.reported || seen.removed; }', 'return seen.refused && seen.reported && seen.removed && false; }')],
     'kernel_fence': [(P + 'channel_end.h', 'if (!host_.holds(Rule::kKernelFence) &&', 'if (host_.holds(Rule::kKernelFence) &&')],
     'given_up_fence': [(C + 'fence.cc', 'Path* path = paths_.reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = paths_.reclaim(end_.leaving());')],
     # A number that is used twice; a queue pair in ERR cannot be.
