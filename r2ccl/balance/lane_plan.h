@@ -70,9 +70,10 @@ class LanePlan {
     bool follows_plan;  ///< a plan for all NICs has put its traffic there, and knows what is lost
     bool minds_far;     ///< what crossing sockets costs is known: a reason to spread
   };
-  /// Is it time to look? `wanted`: the channel can send, and has of late. `now`: CLOCK_MONOTONIC, ns.
-  bool due(bool wanted, uint64_t now) {
-    if (!wanted || now < next_look_) return false;
+  /// Is it time to look? `ready`: the channel can send; `in_demand`: it has of late. `now`: CLOCK_MONOTONIC,
+  /// ns.
+  bool due(bool ready, bool in_demand, uint64_t now) {
+    if (!ready || !in_demand || now < next_look_) return false;
     next_look_ = now + kLookEveryNs;
     return true;
   }

@@ -88,14 +88,13 @@ class Channel::Actions {
       const OwnershipGuard owned(c_.ownership_);
       c_.paths_.add_lane(path, owned);
     }
-    if (!c_.sender_) return;
     path.since = now_ns();
     path.forget_probe();
   }
   bool stand_by(uint32_t id) {
     Path& path = *c_.paths_.find(id);
     const OwnershipGuard owned(c_.ownership_);
-    if (path.failure || (c_.sender_ && !c_.rests(path, owned))) return false;
+    if (path.failure || !c_.rests(path, owned)) return false;
     path.state = PathState::kStandby;
     c_.remove_lane(path, owned);
     return true;

@@ -33,6 +33,7 @@
 #include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
 #include "r2ccl/protocol/peer.h"
+#include "r2ccl/protocol/rail_choice.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
 #include "r2ccl/protocol/turn.h"
@@ -91,16 +92,14 @@ class Channel {
   /// A sender counts itself in. True: it is away from home.
   virtual bool add_to(NicLoad& /*load*/, const Tick& /*tick*/) const { return false; }
   /// A sender whose traffic another NIC carries than its own.
-  bool is_away() const {
-    return sender_ && active() && active()->local_nic() != home_nic_ && status() == Status::kReady;
-  }
+  virtual bool is_away() const { return false; }
   /// Its home rail has failed, and has not come back: either NIC of it, or what is between them.
-  bool lacks_home() const { return greeted_ && !failback_.is_up(); }
+  bool lacks_home() const { return failback_.is_down(); }
   /// Its traffic is where a plan for all NICs has it (Net::follows_plan). Any thread.
   void follow_plan() { planned_.store(true, std::memory_order_relaxed); }
   bool follows_plan() const { return planned_.load(std::memory_order_relaxed); }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
-  bool in_demand(uint64_t now) const { return sender_ && activity_.moved_within(Activity::kDemandNs, now); }
+  virtual bool in_demand(uint64_t /*now*/) const { return false; }
   /// Paths that it has opened besides the active one.
   virtual int standbys() const { return 0; }
   /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
@@ -221,7 +220,7 @@ class Channel {
   /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
   virtual void spread(std::span<const balance::LaneShare> /*shares*/, Owned) {}
   /// Is everything over that a lane has carried?
-  virtual bool rests(const Path& /*path*/, Owned) const { return false; }
+  virtual bool rests(const Path& /*path*/, Owned) const { return true; }
   /// Bit i: what is being sent lies across sockets from NIC i, here and at the peer.
   void memory_is_far(uint8_t local_nics, uint8_t peer_nics) {
     far_nics_.store(uint16_t(local_nics | peer_nics << 8), std::memory_order_relaxed);
@@ -267,6 +266,7 @@ class Channel {
   /// What a probe of `path` shows; `limit()`: an answer that takes longer has failed to come.
   template <typename Limit>
   ProbeSight see_probe(Path& path, Limit&& limit, const Tick& tick);
+  RailSight see_rail(int local, int remote, uint64_t now) const;
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,

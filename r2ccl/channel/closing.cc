@@ -6,6 +6,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/protocol/retirement.h"
 
 namespace r2ccl {
 void Channel::closed_early() {
@@ -52,7 +53,9 @@ void Channel::say_last_word() {
     case LastWord::kClose:
       return send(wire::Type::kClose, closing_message());
     case LastWord::kFailure:
-      if (greeted_) send(wire::Type::kFail, sentence(error_));
+      send(wire::Type::kFail, sentence(error_));
+      [[fallthrough]];
+    case LastWord::kRecord:
       emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
   }
 }
@@ -118,8 +121,8 @@ Urgency Channel::step_closing(const Tick& tick) {
   if (!torn_down_) {
     if (!paths_.retired().closed(*context_.workers)) return Urgency::kBusy;
     for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions())
-      if (!destruction.job->done() ||
-          (destruction.outcome->refused && !context_.device_gone[size_t(destruction.nic)]))
+      if (Retirement::may_access(destruction.job->done(), destruction.outcome->refused,
+                                 context_.device_gone[size_t(destruction.nic)]))
         R2_WARN("NET/R2CCL: channel %u: NIC %s did not destroy a queue pair and may still access its buffers",
                 number_, nic_name(destruction.nic).c_str());
     const std::lock_guard lock(close_mutex_);
@@ -127,7 +130,7 @@ Urgency Channel::step_closing(const Tick& tick) {
     close_done_.notify_all();
   }
   step_outage(tick);
-  if (closing_.may_end(tick.now, link_.open() || outage_.lasts())) {
+  if (closing_.may_end(tick.now, link_.open(), outage_.lasts())) {
     if (link_.open()) link_.flush();
     link_.close();
     closing_.finish();

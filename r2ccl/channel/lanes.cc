@@ -20,7 +20,7 @@ struct SenderPaths::LaneHost {
   size_t remotes() const { return size_t(c.peer_.nics()); }
   int straight(int local) const { return c.straight(local); }
   bool local_usable(int l) const { return c.context_.usable(l); }
-  bool remote_usable(int r) const { return !c.peer_.nic_down(r); }
+  bool remote_usable(int r) const { return c.peer_.nic_up(r); }
   bool rail_usable(int l, int r) const {
     const bool carries = c.paths_.any([&](const auto& path) {
       return path->carries() && path->local_nic() == l && path->remote_nic() == r;
@@ -34,7 +34,7 @@ struct SenderPaths::LaneHost {
 };
 
 void SenderPaths::step_balance(const Tick& tick) {
-  if (!lane_plan_.due(status() == Status::kReady && in_demand(tick.now), tick.now)) return;
+  if (!lane_plan_.due(status() == Status::kReady, in_demand(tick.now), tick.now)) return;
   lane_plan_.look(LaneHost{*this, tick.now},
                   {context_.demand, context_.demand_version, context_.config.far_cost()},
                   {size_t(home_nic_), at_home(), follows_plan(), context_.config.cross_socket > 0});

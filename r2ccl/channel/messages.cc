@@ -44,7 +44,7 @@ void Channel::on_socket(const Tick& tick) {
   for (;;) {
     Result<bool> next = link_.next(message);
     if (!next) {
-      if (greeted_ || set_up_.breaks() == 0)
+      if (set_up_.is_news(greeted_))
         R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
       if (is_break(context_.resilient(), sender_, greeted_)) return connection_broke(tick);
       link_.close();

@@ -52,8 +52,8 @@ void Channel::note_told(const Path& path, trace::DetectedBy by, const std::strin
 // Whatever the phase: how long an answer took is counted up to this look.
 void Channel::look_at_probes(const Tick& tick) {
   for (auto& path : paths_)
-    if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ &&
-        is_stale(end_.phase(), path->state, failback_.has(path->id()) || is_for_move(path->id())))
+    if (look_at_probe(*path, tick) != ProbeState::kWaiting &&
+        is_stale(sender_, end_.phase(), path->state, failback_.has(path->id()) || is_for_move(path->id())))
       path->forget_probe();
 }
 
@@ -86,15 +86,18 @@ std::string Channel::what_failed() const {
   for (size_t i = failures.size() > kFailuresTold ? failures.size() - kFailuresTold : 0; i < failures.size();
        ++i)
     add(failures[i].what, failures[i].at);
+  const auto add_if = [&](bool is_so, const std::string& what, uint64_t at) {
+    if (is_so) add(what, at);
+  };
   for (size_t nic = 0; nic < context_.devices.size(); ++nic)
-    if (context_.nic_down[nic])
-      add("the port of NIC " + nic_name(int(nic)) + " of " + context_.host + " went down",
-          context_.nic_down_at[nic]);
+    add_if(context_.nic_down[nic],
+           "the port of NIC " + nic_name(int(nic)) + " of " + context_.host + " went down",
+           context_.nic_down_at[nic]);
   for (int nic = 0; nic < peer_.nics(); ++nic)
-    if (peer_.nic_down(nic))
-      add((peer_.nic_left(nic) ? "NIC " : "the port of NIC ") + peer_.nic_name(nic) + " of " + peer_.name() +
-              (peer_.nic_left(nic) ? " cannot register buffers" : " went down"),
-          peer_.nic_changed_at(nic));
+    add_if(peer_.nic_down(nic),
+           (peer_.nic_left(nic) ? "NIC " : "the port of NIC ") + peer_.nic_name(nic) + " of " + peer_.name() +
+               (peer_.nic_left(nic) ? " cannot register buffers" : " went down"),
+           peer_.nic_changed_at(nic));
   return text.empty() ? "nothing" : text;
 }
 
@@ -128,9 +131,6 @@ void Channel::carry(Path& path, const Tick& tick) {
   carried(first, tick);
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(context_.process));
-    if (!home && sender_)  // who alone knows why
-      R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number_,
-              what_failed().c_str(), rail_name(path).c_str());
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());

@@ -19,7 +19,7 @@ struct Channel::Reconnecting {
     auto connection = control::start_connect(c.peer_.where(), &was_refused, c.context_.silence());
     if (was_refused) return control::Reach::kRefused;
     if (connection) c.reconnection_ = std::move(*connection);
-    if (!connection && setting_up()) c.set_up_error_ = connection.error().message;
+    if (!connection) c.set_up_error_ = connection.error().message;
     return connection ? control::Reach::kPending : control::Reach::kBroken;
   }
   control::Reach reach() const { return control::reach(c.reconnection_); }
@@ -70,7 +70,7 @@ void Channel::connection_broke(const Tick& tick) {
 }
 
 bool Channel::is_closing() const {
-  return closing_.told() || close_requested.load(std::memory_order_acquire);
+  return closing_.is_closing(close_requested.load(std::memory_order_acquire));
 }
 
 void Channel::peer_gone(const std::string& why) {
@@ -110,8 +110,7 @@ std::string Channel::too_late() const {
                      " ms (R2CC_CONNECT_MS)";
   if (set_up_.breaks() > 0)
     what += "; its control connection broke " + std::to_string(set_up_.breaks()) + " times";
-  if (outage_.lasts())
-    what += outage_.reached() ? ", its process can be reached" : ", its process cannot be reached";
+  what += outage_.words();
   if (!set_up_error_.empty()) what += "; " + set_up_error_;
   if (!rails_.notes().empty()) what += "; " + what_failed();
   return what;

@@ -46,11 +46,21 @@ void Channel::step_halves(const Tick& tick) {
   }
 }
 
+RailSight Channel::see_rail(int local, int remote, uint64_t now) const {
+  RailSight seen;
+  seen.home = is_home(local, remote);
+  seen.local_up = context_.is_up(local);
+  seen.driver_late = context_.workers->stuck(local);
+  seen.remote_up = !peer_.nic_down(remote);
+  seen.barred = rails_.barred(local, remote, now);
+  seen.home_is_up = failback_.is_up();
+  return seen;
+}
+
 uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
   const auto untried = [this] {
-    return rails_.untried(int(context_.devices.size()), peer_.nics(), [this](int l, int r) {
-      return !context_.nic_down[size_t(l)] && !peer_.nic_down(r);
-    });
+    return rails_.untried(int(context_.devices.size()), peer_.nics(),
+                          [this](int l, int r) { return rail::is_up(see_rail(l, r, 0)); });
   };
   return search_.first_probe(bounds_, probe_limit(path, tick), lacks_path(end_.phase(), setting_up()),
                              untried);

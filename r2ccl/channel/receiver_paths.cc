@@ -11,9 +11,12 @@
 namespace r2ccl {
 void Receiver::on_open(const wire::Open& open) {
   const int local = open.receiver_nic;
-  const bool nics = size_t(local) < context_.devices.size() && peer_.known_nic(open.sender_nic);
-  switch (PeerOpening::on_open(paths_.find(open.path) || halves_.makes(open.path), nics,
-                               nics && context_.usable(local), halves_.under_way())) {
+  OpenSight seen;
+  seen.known = paths_.find(open.path) || halves_.makes(open.path);
+  seen.nics = size_t(local) < context_.devices.size() && peer_.known_nic(open.sender_nic);
+  seen.usable = seen.nics && context_.usable(local);
+  seen.under_way = halves_.under_way();
+  switch (PeerOpening::on_open(seen)) {
     case OpenAct::kIgnore:
       return;
     case OpenAct::kNoSuchNic:

@@ -36,7 +36,7 @@ Result<std::shared_ptr<Sender>> Sender::start(ProcessContext& context, int nic, 
                                                   std::to_string(handle.version) + ", this one speaks " +
                                                   std::to_string(wire::kWireVersion)};
   auto fd = control::start_connect(handle.where, nullptr, context.silence());
-  if (!fd && !context.resilient()) return fd.error();
+  if (!fd && !is_break(context.resilient(), true, false)) return fd.error();
   control::Stream stream = fd ? control::Stream(std::move(*fd)) : control::Stream();
   return std::shared_ptr<Sender>(new Sender(context, nic, std::move(stream), handle));
 }

@@ -16,14 +16,27 @@ SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_ni
                    context.process + number() * 0x9e3779b97f4a7c15) {}
 
 bool SenderPaths::looks_soon(const Tick& tick) const {
-  const bool failback_is_near = !at_home() && home_may_work(tick) && failback_.is_near(tick.now);
-  return failback_is_near || opening_.under_way() || spread_move_.path() != 0 ||
-         retries_.standby_due(see_standbys(), tick.now);
+  NearSight seen;
+  seen.on_probation = failback_.path() != 0;
+  seen.away = !at_home();
+  seen.home_may_work = home_may_work(tick);
+  seen.home_is_near = failback_.is_near(tick.now);
+  seen.opens = opening_.under_way();
+  seen.moves = spread_move_.path() != 0;
+  seen.standby_due = retries_.standby_due(see_standbys(), tick.now);
+  return is_near(seen);
 }
+
+bool SenderPaths::is_away() const { return turn::is_ready(sight({})) && active()->local_nic() != home_nic_; }
 
 void SenderPaths::carried(bool first, const Tick& tick) {
   spread_move_.carries();
-  if (first) return;
+  if (first) {
+    if (!at_home())
+      R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number(),
+              what_failed().c_str(), rail_name(*active()).c_str());
+    return;
+  }
   lane_plan_.look_soon();
   retries_.standby_wanted(tick.now);
 }
@@ -65,17 +78,6 @@ struct SenderPaths::RailChoice {
 
 std::optional<Rail> SenderPaths::candidate(Purpose purpose, uint64_t now) const {
   return choose_rail(RailChoice{*this, purpose, now});
-}
-
-RailSight SenderPaths::see_rail(int local, int remote, uint64_t now) const {
-  RailSight seen;
-  seen.home = is_home(local, remote);
-  seen.local_up = context_.is_up(local);
-  seen.driver_late = context_.workers->stuck(local);
-  seen.remote_up = !peer_.nic_down(remote);
-  seen.barred = rails_.barred(local, remote, now);
-  seen.home_is_up = failback_.is_up();
-  return seen;
 }
 
 bool SenderPaths::home_may_work(const Tick& tick) const {

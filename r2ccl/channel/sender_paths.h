@@ -12,7 +12,6 @@
 #include "r2ccl/balance/lane_plan.h"
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/protocol/opening.h"
-#include "r2ccl/protocol/rail_choice.h"
 #include "r2ccl/protocol/spread_move.h"
 #include "r2ccl/protocol/wishes.h"
 
@@ -22,6 +21,8 @@ class SenderPaths : public Channel {
  public:
   bool add_to(NicLoad& load, const Tick& tick) const override;
   int standbys() const override;
+  bool is_away() const override;
+  bool in_demand(uint64_t now) const override { return activity_.moved_within(Activity::kDemandNs, now); }
 
  protected:
   SenderPaths(ProcessContext& context, MigrationEnd& end, int home_nic, control::Stream stream,
@@ -61,7 +62,6 @@ class SenderPaths : public Channel {
   void connected(Path& path, const Tick& tick);
   void opening_succeeded(const Tick& tick);
   StandbySight see_standbys() const;
-  RailSight see_rail(int local, int remote, uint64_t now) const;
 
   // --- choosing
   class SearchActions;

@@ -150,7 +150,7 @@ Urgency Channel::urgency(const TurnSight& turn, bool settles, const Tick& tick) 
   seen.probing = paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
   seen.asked = activity_.asks() || awaited();
   seen.keeps = !paths_.retired().retired().empty();
-  seen.looks_soon = failback_.path() != 0 || looks_soon(tick);
+  seen.looks_soon = looks_soon(tick);
   seen.migrates_for_ns = tick.now - migration_started_;
   return r2ccl::urgency(seen);
 }

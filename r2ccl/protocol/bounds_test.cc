@@ -40,6 +40,13 @@ TEST(Bounds, in_a_search_untried_rails_share_the_time_that_is_left) {
   EXPECT_EQ(kUsual.first_probe(400 * kMs, 0, 10), 32 * kMs) << "nor less than a first one needs";
 }
 
+TEST(Retirement, a_nic_may_access_buffers_until_its_driver_or_the_kernel_says_that_it_does_not) {
+  EXPECT_TRUE(Retirement::may_access(false, false, false));
+  EXPECT_FALSE(Retirement::may_access(true, false, false));
+  EXPECT_TRUE(Retirement::may_access(true, true, false));
+  EXPECT_FALSE(Retirement::may_access(true, true, true));
+}
+
 TEST(Retirement, of_the_oldest_when_its_time_is_over_and_nobody_searches_or_when_they_pile_up) {
   EXPECT_FALSE(Retirement::is_due(0, true, 0, 100));
   EXPECT_FALSE(Retirement::is_due(1, true, 101, 100));

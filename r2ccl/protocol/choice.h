@@ -39,8 +39,8 @@ enum class Choice : uint8_t {
 
 /// An answer that comes when a path carries again was asked for before that one was chosen, and says nothing
 /// of the next choice. `kept`: the path is kept for a move, which asks of its own accord.
-constexpr bool is_stale(Phase phase, PathState state, bool kept) {
-  return phase == Phase::kRunning && state == PathState::kStandby && !kept;
+constexpr bool is_stale(bool sender, Phase phase, PathState state, bool kept) {
+  return sender && phase == Phase::kRunning && state == PathState::kStandby && !kept;
 }
 
 /// `end`: the sender's. In kChoosing only there is anything to choose.

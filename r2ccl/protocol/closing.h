@@ -29,6 +29,7 @@ enum class LastWord : uint8_t {
   kNothing,
   kClose,    ///< that it is closed, and what it has received
   kFailure,  ///< why it has failed
+  kRecord,   ///< … which nobody hears: it goes on record
 };
 /// What becomes of the control connection of an end that has failed.
 enum class AfterFailure : uint8_t {
@@ -68,9 +69,11 @@ class Closing {
   /// This end has told the peer that it is closed, or why it has failed; or has nothing to tell it.
   bool told() const { return told_; }
   void has_told() { told_ = true; }
+  /// Its program has closed it, or it has said all that it had to say. `requested`: by the program.
+  bool is_closing(bool requested) const { return told_ || requested; }
   LastWord last_word(bool failed, bool greeted) const {
     if (told_) return LastWord::kNothing;
-    if (failed) return LastWord::kFailure;
+    if (failed) return greeted ? LastWord::kFailure : LastWord::kRecord;
     return greeted ? LastWord::kClose : LastWord::kNothing;
   }
   /// A sender that has not been greeted has no keys to say anything with, now or later.
@@ -126,9 +129,10 @@ class Closing {
     begun_ = true;
     begun_at_ = now;
   }
-  /// Nobody waits for its last ACK any more. `heard`: there is a connection, or there will be one.
-  bool may_end(uint64_t now, bool heard) const {
-    return !heard || peer_closed_ || now - begun_at_ > kLastWordNs;
+  /// Nobody waits for its last ACK any more. `connected`: its connection stands; `outage`: it is being
+  /// restored.
+  bool may_end(uint64_t now, bool connected, bool outage) const {
+    return !(connected || outage) || peer_closed_ || now - begun_at_ > kLastWordNs;
   }
   /// Nothing of it is left but the memory.
   bool finished() const { return finished_; }

@@ -135,11 +135,12 @@ TEST(Closing, the_wait_begins_anew_with_the_next_request) {
 TEST(Closing, answers_until_the_peer_closes_or_nobody_can_ask_or_long_enough) {
   Closing closing;
   closing.begin(kBegin);
-  EXPECT_FALSE(closing.may_end(kBegin + Closing::kLastWordNs, true));
-  EXPECT_TRUE(closing.may_end(kBegin + Closing::kLastWordNs + 1, true));
-  EXPECT_TRUE(closing.may_end(kBegin, false));
+  EXPECT_FALSE(closing.may_end(kBegin + Closing::kLastWordNs, true, false));
+  EXPECT_TRUE(closing.may_end(kBegin + Closing::kLastWordNs + 1, true, false));
+  EXPECT_TRUE(closing.may_end(kBegin, false, false));
+  EXPECT_FALSE(closing.may_end(kBegin, false, true)) << "the peer may hear it over the next connection";
   closing.peer_has_closed();
-  EXPECT_TRUE(closing.may_end(kBegin, true));
+  EXPECT_TRUE(closing.may_end(kBegin, true, false));
 }
 
 TEST(Closing, keeps_what_has_been_said_and_done) {
@@ -166,12 +167,19 @@ TEST(Closing, says_the_last_word_once) {
   Closing closing;
   EXPECT_EQ(closing.last_word(false, true), LastWord::kClose);
   EXPECT_EQ(closing.last_word(true, true), LastWord::kFailure) << "the reason must not be kept from the peer";
-  EXPECT_EQ(closing.last_word(true, false), LastWord::kFailure)
-      << "it goes on record, though nobody hears it";
+  EXPECT_EQ(closing.last_word(true, false), LastWord::kRecord) << "though nobody hears it";
   EXPECT_EQ(closing.last_word(false, false), LastWord::kNothing) << "there is nobody to tell";
   closing.has_told();
   EXPECT_EQ(closing.last_word(false, true), LastWord::kNothing);
   EXPECT_EQ(closing.last_word(true, true), LastWord::kNothing);
+}
+
+TEST(Closing, is_closing_when_it_is_asked_to_or_has_said_its_last_word) {
+  Closing closing;
+  EXPECT_FALSE(closing.is_closing(false));
+  EXPECT_TRUE(closing.is_closing(true));
+  closing.has_told();
+  EXPECT_TRUE(closing.is_closing(false));
 }
 
 TEST(Closing, a_sender_that_nobody_has_greeted_hangs_up) {

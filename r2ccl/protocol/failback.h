@@ -48,6 +48,7 @@ class Failback {
 
   /// The home rail has not failed, or is back.
   bool is_up() const { return rail_.state() == health::RailState::kUp; }
+  bool is_down() const { return !is_up(); }
   /// On probation; 0: none.
   uint32_t path() const { return path_; }
   bool has(uint32_t path) const { return path_ != 0 && path_ == path; }

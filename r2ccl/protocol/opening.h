@@ -131,15 +131,20 @@ enum class ProofAct : uint8_t {
   kDrop,  ///< … or did not
 };
 enum class OpenAct : uint8_t { kIgnore, kNoSuchNic, kRefuse, kMake };
+struct OpenSight {
+  bool known = false;    ///< that path is there, or being made
+  bool nics = true;      ///< there are such NICs at both ends
+  bool usable = true;    ///< this end's is
+  size_t under_way = 0;  ///< halves that are being made
+};
 class PeerOpening {
  public:
   static constexpr size_t kMostHalves = 8;  ///< being made at once
-  /// What the sender asks for. `known`: that path is there, or being made; `nics`: both are; `usable`: this
-  /// end's is; `under_way`: halves that are being made.
-  static constexpr OpenAct on_open(bool known, bool nics, bool usable, size_t under_way) {
-    if (known) return OpenAct::kIgnore;
-    if (!nics) return OpenAct::kNoSuchNic;
-    return usable && under_way < kMostHalves ? OpenAct::kMake : OpenAct::kRefuse;
+  /// What the sender asks for.
+  static constexpr OpenAct on_open(const OpenSight& seen) {
+    if (seen.known) return OpenAct::kIgnore;
+    if (!seen.nics) return OpenAct::kNoSuchNic;
+    return seen.usable && seen.under_way < kMostHalves ? OpenAct::kMake : OpenAct::kRefuse;
   }
   /// Without resilience nothing is proved.
   static constexpr PathState of_new(bool resilient) {

@@ -121,12 +121,12 @@ TEST(OpeningRetries, a_standby_is_opened_by_a_sender_that_carries_and_has_none) 
 }
 
 TEST(PeerOpening, makes_what_it_can_and_says_why_it_cannot) {
-  EXPECT_EQ(PeerOpening::on_open(false, true, true, 0), OpenAct::kMake);
-  EXPECT_EQ(PeerOpening::on_open(true, true, true, 0), OpenAct::kIgnore);
-  EXPECT_EQ(PeerOpening::on_open(false, false, true, 0), OpenAct::kNoSuchNic);
-  EXPECT_EQ(PeerOpening::on_open(false, true, false, 0), OpenAct::kRefuse);
-  EXPECT_EQ(PeerOpening::on_open(false, true, true, PeerOpening::kMostHalves - 1), OpenAct::kMake);
-  EXPECT_EQ(PeerOpening::on_open(false, true, true, PeerOpening::kMostHalves), OpenAct::kRefuse);
+  EXPECT_EQ(PeerOpening::on_open({}), OpenAct::kMake);
+  EXPECT_EQ(PeerOpening::on_open({.known = true}), OpenAct::kIgnore);
+  EXPECT_EQ(PeerOpening::on_open({.nics = false}), OpenAct::kNoSuchNic);
+  EXPECT_EQ(PeerOpening::on_open({.usable = false}), OpenAct::kRefuse);
+  EXPECT_EQ(PeerOpening::on_open({.under_way = PeerOpening::kMostHalves - 1}), OpenAct::kMake);
+  EXPECT_EQ(PeerOpening::on_open({.under_way = PeerOpening::kMostHalves}), OpenAct::kRefuse);
 }
 
 TEST(PeerOpening, a_half_stands_by_when_its_transfer_is_back) {

@@ -101,6 +101,11 @@ class Outage {
   bool lasts() const { return state_.lasts; }
   /// The peer's process answers, or its kernel does for it.
   bool reached() const { return state_.reached; }
+  /// … as it follows what an error says; nothing where there is no outage.
+  const char* words() const {
+    if (!lasts()) return "";
+    return reached() ? ", its process can be reached" : ", its process cannot be reached";
+  }
   /// When it began, `now`.
   uint64_t began() const { return state_.began; }
   /// It has lasted for so long that a peer that is to learn of an error of this end is not waited for any
@@ -272,6 +277,8 @@ class SetUpPatience {
   void heard(uint64_t alive) { heard_at_ = alive; }
   /// How many connections broke.
   uint32_t breaks() const { return breaks_; }
+  /// One that breaks is worth a warning: of those in set-up the first.
+  bool is_news(bool greeted) const { return greeted || breaks_ == 0; }
   /// `waiting`: the peer owes something. True: the connection is to be made anew; the next one has longer.
   bool is_over(uint64_t alive, bool waiting) {
     if (heard_at_ == 0 || !waiting) heard_at_ = alive;

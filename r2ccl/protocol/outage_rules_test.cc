@@ -341,5 +341,13 @@ TEST(Outage, nothing_is_tried_while_there_is_none) {
   EXPECT_EQ(o.network.connects, tried);
 }
 
+TEST(SetUpPatience, the_first_break_is_told_and_later_each) {
+  SetUpPatience patience;
+  EXPECT_TRUE(patience.is_news(false));
+  patience.broke();
+  EXPECT_FALSE(patience.is_news(false));
+  EXPECT_TRUE(patience.is_news(true));
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -15,6 +15,11 @@ struct Retirement {
   /// memory is deregistered so long after its queue pair was destroyed.
   static constexpr uint64_t kConfessionNs = 100'000'000;
 
+  /// Of a queue pair that is destroyed: may its NIC still touch its buffers? `done`: the driver has returned;
+  /// `refused`: with an error; `removed`: the kernel has stopped the device.
+  static constexpr bool may_access(bool done, bool refused, bool removed) {
+    return !done || (refused && !removed);
+  }
   /// Is the oldest of `kept` to be destroyed now? `calm`: nobody searches for a path, which needs the NICs'
   /// workers; `keep_until`: a probe that was given up may be answered until then.
   static constexpr bool is_due(size_t kept, bool calm, uint64_t keep_until, uint64_t now) {

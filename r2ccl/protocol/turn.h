@@ -84,6 +84,11 @@ constexpr bool ends_by_device(const TurnSight& seen) {
 }
 /// Its active path, or a lane, may be left for another.
 constexpr bool may_leave(const TurnSight& seen) { return goes_on(seen) && seen.active; }
+/// Its active path carries, and nothing that carries is marked failed.
+constexpr bool is_ready(const TurnSight& seen) {
+  return !seen.failed && !seen.closes && !seen.setting_up && seen.phase == Phase::kRunning && seen.active &&
+         !seen.suspected;
+}
 /// It counts among the channels that NICs carry (NicLoad).
 constexpr bool is_load(const TurnSight& seen) { return !seen.failed && !seen.closes && !seen.peer_closed; }
 
@@ -138,6 +143,21 @@ constexpr bool is_due(TurnAct act, const TurnSight& seen) {
 /// Nothing comes after it: it says itself how soon the next turn is due.
 constexpr bool ends_turn(TurnAct act) {
   return act == TurnAct::kClose || act == TurnAct::kAfterError || act == TurnAct::kPeerClosed;
+}
+
+/// What a sender may have to do soon, besides its open requests.
+struct NearSight {
+  bool on_probation = false;   ///< a path over the home rail is
+  bool away = false;           ///< its traffic is away from home
+  bool home_may_work = false;  ///< nothing is known to be the matter with the home rail
+  bool home_is_near = false;   ///< … which is to be tried soon (Failback::is_near)
+  bool opens = false;          ///< a path is being opened
+  bool moves = false;          ///< it moves to a NIC with less to carry
+  bool standby_due = false;    ///< a standby path is to be opened
+};
+constexpr bool is_near(const NearSight& seen) {
+  return seen.on_probation || (seen.away && seen.home_may_work && seen.home_is_near) || seen.opens ||
+         seen.moves || seen.standby_due;
 }
 
 /// What is known when a turn has gone on to its end.

@@ -194,5 +194,28 @@ TEST(Urgency, of_an_end_that_is_over) {
   EXPECT_EQ(urgency_of_ended(false), Urgency::kIdle);
 }
 
+TEST(Turn, is_ready_while_its_path_carries_and_nothing_is_marked_failed) {
+  EXPECT_TRUE(turn::is_ready(running()));
+  for (bool TurnSight::*not_ready :
+       {&TurnSight::failed, &TurnSight::closes, &TurnSight::setting_up, &TurnSight::suspected}) {
+    TurnSight seen = running();
+    seen.*not_ready = true;
+    EXPECT_FALSE(turn::is_ready(seen));
+  }
+  EXPECT_FALSE(turn::is_ready(in(Phase::kChoosing)));
+}
+
+TEST(Near, what_a_sender_may_have_to_do_soon) {
+  EXPECT_FALSE(is_near({}));
+  EXPECT_TRUE(is_near({.on_probation = true}));
+  EXPECT_TRUE(is_near({.opens = true}));
+  EXPECT_TRUE(is_near({.moves = true}));
+  EXPECT_TRUE(is_near({.standby_due = true}));
+  EXPECT_TRUE(is_near({.away = true, .home_may_work = true, .home_is_near = true}));
+  EXPECT_FALSE(is_near({.home_may_work = true, .home_is_near = true})) << "it is at home";
+  EXPECT_FALSE(is_near({.away = true, .home_is_near = true})) << "its event comes first";
+  EXPECT_FALSE(is_near({.away = true, .home_may_work = true}));
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Imports within r2ccl/ go downward only, and pure packages stay pure. channel/ carries out what protocol/ decides: it states no duration, compares no
-times, names no phase of a migration, and names a path's state only where it sets it. Reads every source of the core, and shows first that it notices
-lines that break these rules.
+times, names no phase of a migration, names a path's state only where it sets it, and asks nothing of what a decision rests on (FACT): it hands that to
+protocol/, in a sight or as an argument. path/ states no duration either. Reads every source of the core, and shows first that it notices lines that
+break these rules.
 
     imports_test.py R2CCL_FOLDER"""
 import pathlib
@@ -18,6 +19,7 @@ IMPURE = re.compile(r'#include\s+(<(infiniband/|thread>|mutex>|condition_variabl
                     r'|"r2ccl/(verbs/(?!port_address\.h)|control/(?!endpoint\.h)|trace/|base/(clock|log)\.h|service/|channel/|path/|topology/))')
 # Carries out; how long what may take is decided in protocol/, where tests can look at it.
 CARRIES_OUT = ('channel',)
+STATES_NO_DURATION = ('channel', 'path')
 # Between two looks at an event a thread may sleep: POLL.
 DURATION = re.compile(r'constexpr\s+u?int64_t\s+k\w*Ns\b|chrono::(?:nano|micro|milli)?(?:seconds|minutes|hours)\(\d')
 POLL = 'wait_for(lock, std::chrono::milliseconds(50), '
@@ -26,12 +28,34 @@ CLOCK = r'(?:\w*tick\.(?:now|alive)|now_ns\(\))'
 COMPARISON = re.compile(CLOCK + r'[^;,&|?:]* [<>]=? |(?: [<>]=? )[^;,&|?:]*' + CLOCK)
 # Who asks for those decides by them. MigrationEnd::phase() is handed on as it is.
 QUESTION = re.compile(r'\bPhase::k|(?<!state = )\bPathState::k|\bphase\(\)\s*[=!]=|switch \(.*phase\(\)\)')
+# What is known of a channel, of its peer, and of NICs.
+FACT = (r'(?:\w+(?:\(\))?(?:\.|->))*(?:(?:greeted_|sender_|refused_with_eio)\b|(?:resilient|setting_up|is_closing|peer_(?:has_)?closed|told|lasts)\(\)|'
+        r'(?:nic_(?:down|unusable|left)|device_gone|is_in_vain|is_up|usable|barred|is_for|home_may_work|in_demand)[\[(](?:[^()\[\]]|[(][^()]*[)])*[)\]])')
+# An operand of a condition. An argument, and the right side of an assignment to a sight, is none.
+ASKED = re.compile(r'(?:\b(?:if|while|switch) \(|!|&& |\|\| |\? )' + FACT + '|' + FACT + r' (?:&&|\|\||\?|==|!=) ')
+SIGHT = re.compile(r'\bseen\.\w+ = ')
+# For people, not for the protocol: a line of a message.
+TEXT = re.compile(r'"')
+# Posting and testing are direct.
+DIRECT = ('if (activity_.empty_test() && context_.resilient()) look_at_silence();',)
+
+
+def states_duration(line):
+    return bool(DURATION.search(line.replace(POLL, '')))
+
+
+def asks(line):
+    if SIGHT.search(line) or TEXT.search(line) or line.strip() in DIRECT:
+        return False
+    return bool(ASKED.search(line.split('//')[0]))
 
 
 def decides(line):
     """What a line of a package that carries out does that is not its part; None."""
-    if DURATION.search(line.replace(POLL, '')):
+    if states_duration(line):
         return 'states no duration'
+    if asks(line):
+        return 'decides nothing by what is known of the channel'
     if COMPARISON.search(line):
         return 'compares no times'
     if QUESTION.search(line):
@@ -43,10 +67,16 @@ DECIDE = (
     'constexpr uint64_t kLongNs = 5;', 'until = now + std::chrono::seconds(5);', 'if (tick.now - outage_.began() > bound) {',
     'else if (tick.now - lane.since > kRest && rest_lane(lane))', 'seen.late = tick.now > created_ + bound;', 'if (since + 5 < tick.alive) return;',
     'if (now_ns() - since >= bound) {', 'return path.probe_age(tick.alive) <= limit() ? a : b;', 'if (end_.phase() == Phase::kRunning) {',
-    'switch (end_.phase()) {', 'if (path.state == PathState::kActive) {')
+    'switch (end_.phase()) {', 'if (path.state == PathState::kActive) {', 'if (context_.resilient() && (sender_ || greeted_)) {', 'if (!greeted_) end_outage();',
+    'return greeted_ && !closing_.peer_closed();', 'const bool wanted = !half->unwanted && !closing_.peer_closed();', 'if (c.context_.nic_down[nic]) continue;',
+    'return context_.usable(l) && !peer_.nic_down(r);', 'if (home && !failback_.is_up()) return false;', 'if (outage_.lasts()) step_outage(tick);',
+    'sender_ ? choose(tick) : wait();', 'if (opening_.is_for(Purpose::kStandby)) ++standbys;')
 CARRY_OUT = (
     'while (!done.wait_for(lock, std::chrono::milliseconds(50), [this] { return over_; })) {', 'path.state = PathState::kActive;', 'seen.phase = end_.phase();',
     'seen.migrates_for_ns = tick.now - started_;', 'static_cast<unsigned long long>((now_ns() - since) / 1000));', 'if (!advance(Status::kMigrating)) return;',
+    'seen.failed = status() == Status::kFailed && greeted_;', 'if (is_break(context_.resilient(), sender_, greeted_)) return connection_broke(tick);',
+    'return rail::may_work(see_rail(home_nic_, peer_.home_nic(), tick.now));', 'if (opening_.is_for(Purpose::kSpread)) seen.moving = opening_.local();',
+    'sender_ ? "the receiver\'s fence is enough"', 'hello.strict_ack = context_.strict_ack();', 'outage_.broke(host, tick, {silent, turned_away, seen.closing});',
     'rails_.failed(local, remote, tick.now + OpeningRetries::kRailNs);', 'if (failback_.due(path->id(), tick.now)) {')
 
 
@@ -71,6 +101,8 @@ def wrong_lines(folder):
                 yield f'{path}:{number}: {package}/ may not include {found.group(1)}/'
             if package in CARRIES_OUT and (why := decides(line)):
                 yield f'{path}:{number}: {package}/ {why}, protocol/ does: {line.strip()}'
+            elif package in STATES_NO_DURATION and states_duration(line):
+                yield f'{path}:{number}: {package}/ states no duration, protocol/ does: {line.strip()}'
             if package in PURE and IMPURE.match(line):
                 yield f'{path}:{number}: {package}/ is pure: {line}'
 

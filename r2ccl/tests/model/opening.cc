@@ -123,7 +123,7 @@ class OpeningModel::Run {
     World::Half& it = half(end, path);
     switch (word.say) {
       case Say::kOpen:
-        switch (TestedPeerOpening::on_open(it.exists || makes(it), true, true, 0)) {
+        switch (TestedPeerOpening::on_open({.known = it.exists || makes(it)})) {
           case OpenAct::kMake:
             if (makes(it)) return wrong("an end has two halves of one path");
             it.call = Call::kMake;

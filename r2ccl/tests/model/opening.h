@@ -78,9 +78,9 @@ class TestedOpening : public Opening {
 };
 
 struct TestedPeerOpening : PeerOpening {
-  static OpenAct on_open(bool known, bool nics, bool usable, size_t under_way) {
-    return PeerOpening::on_open(known && TestedOpening::wrong != WrongOpening::kTwoHalves, nics, usable,
-                                under_way);
+  static OpenAct on_open(OpenSight seen) {
+    if (TestedOpening::wrong == WrongOpening::kTwoHalves) seen.known = false;
+    return PeerOpening::on_open(seen);
   }
   static ProofAct look(ProbeSight probe) {
     if (TestedOpening::wrong == WrongOpening::kPeerFailedCounts && probe == ProbeSight::kFailed)
