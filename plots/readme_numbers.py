@@ -31,7 +31,7 @@ import number_tables
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What others write, and check: verdict_test, bounds_table.py, put_back.py.
-WRITTEN = re.compile(r"<!-- metrics:.*?<!-- /metrics -->|<!-- (?:bounds|objects|put back) -->\n.*?<!-- end -->", re.DOTALL)
+WRITTEN = re.compile(r"<!-- metrics:.*?<!-- /metrics -->|<!-- (?:bounds|objects|put back|sizes) -->\n.*?<!-- end -->", re.DOTALL)
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 INLINE = re.compile(r"[^\s<>|(]*<!--n:([\w.-]+)-->")
 UNIT = r"(?:ns|us|µs|ms|s|seconds?|minutes?|hours?|[kMG]?bit/s|[kMG]?B/s|[KMG]i?B|B|bytes|%)"
