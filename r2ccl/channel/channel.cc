@@ -81,8 +81,7 @@ bool Channel::drain(Path& path, Owned owned) {
     const auto kind = uint32_t(completion.wr_id >> 32);
     const auto detail = uint32_t(completion.wr_id);
     if (kind == Path::kWorkSentinel) {
-      // Carried out, it shows that the QP is in ERR for its driver only.
-      if (completion.status != IBV_WC_SUCCESS) path.sentinel(detail);
+      path.sentinel(completion);
     } else if (completion.status != IBV_WC_SUCCESS) {
       if (path.carries()) suspect(path, completion.status, owned);
     } else {

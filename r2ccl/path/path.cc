@@ -194,9 +194,7 @@ void Path::look_for_sentinels() {
   std::array<ibv_wc, 32> completions;
   for (int count; (count = queue.poll(completions)) > 0;)
     for (int i = 0; i < count; ++i)
-      if (const ibv_wc& it = completions[size_t(i)];
-          it.wr_id >> 32 == kWorkSentinel && it.status != IBV_WC_SUCCESS)
-        sentinel(uint32_t(it.wr_id));
+      if (const ibv_wc& it = completions[size_t(i)]; it.wr_id >> 32 == kWorkSentinel) sentinel(it);
 }
 
 bool Path::retry_sentinels() {

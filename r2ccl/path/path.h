@@ -121,8 +121,11 @@ class Path {
   Result<void> outcome;
   bool worker_busy() const { return job && !job->done(); }
 
-  /// A flushed sentinel has been polled.
-  void sentinel(uint32_t which) { sentinels_ |= which; }
+  /// A sentinel has been polled. It counts when it was flushed: carried out, it shows that the QP is in ERR
+  /// for its driver only.
+  void sentinel(const ibv_wc& completion) {
+    if (completion.status != IBV_WC_SUCCESS) sentinels_ |= uint32_t(completion.wr_id);
+  }
   /// Polls for them alone: what else there is counts for nothing any more.
   void look_for_sentinels();
   /// Posts a sentinel for which there was no room before. True: flush_again() must follow.

@@ -53,6 +53,25 @@ std::vector<uint32_t> ids(const PathSet& set) {
   return all;
 }
 
+TEST(Path, is_flushed_when_both_sentinels_come_back_as_flushes_not_when_they_are_carried_out) {
+  with_paths([](Paths& p) {
+    Path& path = *p.set.find(1);
+    const auto polled = [&path](uint32_t which, ibv_wc_status status) {
+      ibv_wc completion{};
+      completion.wr_id = Path::work(Path::kWorkSentinel, which);
+      completion.status = status;
+      path.sentinel(completion);
+    };
+    polled(1, IBV_WC_SUCCESS);
+    polled(2, IBV_WC_SUCCESS);
+    EXPECT_FALSE(path.flushed()) << "the queue pair works: its driver alone calls it broken";
+    polled(1, IBV_WC_WR_FLUSH_ERR);
+    EXPECT_FALSE(path.flushed()) << "of one queue only";
+    polled(2, IBV_WC_WR_FLUSH_ERR);
+    EXPECT_TRUE(path.flushed());
+  });
+}
+
 TEST(PathSet, a_path_carries_as_the_active_one_or_as_a_lane) {
   with_paths([](Paths& p) {
     const OwnershipGuard owned(p.ownership);

@@ -41,7 +41,7 @@ class QueuePair {
   /// When it returns, the NIC places nothing more through this QP, and what it had not reported is never
   /// reported. On an error (kDeviceGone on EIO) the QP is as it was; else it is gone, and only operator bool
   /// may be called. A device that has failed as a whole may say so without doing it: see
-  /// Path::device_failed().
+  /// DeviceSight (fence.h).
   Result<void> destroy() noexcept;
 
   /// Each returns 0 or an errno; the QP is left as it was.
