@@ -17,9 +17,10 @@ different floors can be combined. The p99 of fewer than 100 faults is the larges
 Exit status:
   0   every limit is met
   1   a limit is not met; or a run ended in an error, a hang or a death, has the verdict fail, or had a wrong element
-  2   undecided: a run has the verdict unknown although it was not cut short, lost trace events, or does not say whether it did (records of
-      older versions); there are fewer faults of a kind and mode than --wanted; no fault was of a kind that has limits; or more than --dropped
-      percent of the faults that took effect were not measured
+  2   undecided: a run has the verdict unknown for another reason than that it was cut short, or does not say why (results of older
+      versions); lost trace events, or does not say whether it did; there are fewer faults of a kind and mode than --wanted, or none although
+      some were planned; no fault was of a kind that has limits; or more than --dropped percent of the faults that took effect were not
+      measured
   64  there are no results, or no fault was measured and nothing had failed; a file is damaged; or a run was given twice
 Status 1 takes precedence over status 2. The table has the faults of all runs, whatever the status."""
 
@@ -38,6 +39,7 @@ LIMITS = {
     "blackhole": [("recover", 99, True, True, 30.0)],
 }
 LIMITS["port_down"] = LIMITS["qp_error"]
+CUT_SHORT = "cut_short"  # the doubt of a run that was cut short, and of nothing else
 TIMES = ["detect_ms", "recover_ms", "floor_ms"]
 KEYS = ["name", "kind", "target", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms", "window_ms",
         "limit", "before_gbps", "after_gbps", "witnessed", "sampled", "why_not_sampled"]
@@ -53,13 +55,21 @@ def percentile(values, percent):
     return ordered[max(1, math.ceil(percent * len(ordered) / 100)) - 1]
 
 
+def doubts_of_result(result):
+    """The keys of what is unknown, each once; None: an older result, which has none."""
+    if "doubt_kinds" not in result:
+        return None
+    return sorted({*result["doubt_kinds"], *(each["doubt"] for each in result["expectations"] if each["doubt"] is not None)})
+
+
 def runs_of_result(path):
-    """Each mode of a result.json as {seed, mode, outcome, verdict, trace_lost, correctness, wakeup, faults}. The verdict is that of all modes."""
+    """Each mode of a result.json as {seed, mode, outcome, verdict, doubts, trace_lost, correctness, wakeup, faults}. The verdict and the doubts
+    are those of all modes."""
     try:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
         return [{"seed": result["seed"], "mode": run["mode"], "outcome": run["outcome"], "r2cc_mode": run["r2cc_mode"],
-                 "verdict": result["verdict"], "trace_lost": run["trace_lost"], "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
+                 "verdict": result["verdict"], "doubts": doubts_of_result(result), "trace_lost": run["trace_lost"], "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
                  "faults": [{key: fault[key] for key in KEYS} for fault in run["faults"]]} for run in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unreadable(f"{path} is no result of a run: {error!r}") from error
@@ -73,7 +83,7 @@ def runs_of_lines(path):
             for line in file:
                 entry = json.loads(line)
                 if "run" in entry:
-                    runs.append({"mode": "?", "r2cc_mode": 1, "verdict": None, "trace_lost": None, **entry["run"], "faults": []})
+                    runs.append({"mode": "?", "r2cc_mode": 1, "verdict": None, "doubts": None, "trace_lost": None, **entry["run"], "faults": []})
                 else:
                     runs[-1]["faults"].append({key: entry[key] for key in KEYS})
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
@@ -112,7 +122,7 @@ def gather(arguments):
 def write_lines(runs, path):
     with open(path, "w", encoding="utf-8") as file:
         for run in runs:
-            head = {key: run[key] for key in ("seed", "mode", "r2cc_mode", "outcome", "verdict", "trace_lost", "correctness", "wakeup")}
+            head = {key: run[key] for key in ("seed", "mode", "r2cc_mode", "outcome", "verdict", "doubts", "trace_lost", "correctness", "wakeup")}
             file.write(json.dumps({"run": head}) + "\n")
             for fault in run["faults"]:
                 file.write(json.dumps({"seed": run["seed"], "mode": run["mode"], **fault}) + "\n")
@@ -175,8 +185,12 @@ def doubts_of(run):
     """Why a run's times cannot be relied on: one phrase each."""
     if run["verdict"] is None or run["trace_lost"] is None:
         yield "the record does not say its verdict, or whether trace events were lost"
-    elif run["verdict"] == "unknown" and run["outcome"] != "cancelled":
-        yield "its verdict is unknown"
+    elif run["verdict"] == "unknown":
+        other = [doubt for doubt in run["doubts"] or [] if doubt != CUT_SHORT]
+        if other:
+            yield f"its verdict is unknown: {', '.join(other)}"
+        elif not run["doubts"]:
+            yield "its verdict is unknown, and the record does not say why"
     if run["trace_lost"]:
         yield f"{run['trace_lost']} trace events were lost"
 
@@ -196,7 +210,12 @@ def dropped_of(runs):
     return groups
 
 
-def report(groups, dropped, wanted_faults, out):
+def planned_of(runs):
+    """Each (kind, mode) that has limits."""
+    return {(fault["kind"], run["mode"]) for run in runs for fault in run["faults"] if fault["kind"] in LIMITS}
+
+
+def report(groups, dropped, planned, wanted_faults, out):
     """Prints the table and the limits. (Whether all of them are met, whether there were faults enough.)"""
     rows = [["kind", "mode", "witnessed", "sampled", "dropped", "judged", "detect p50", "p99", "max", "recover p50", "p90", "p99", "floor",
              "wake-up p99"]]
@@ -227,7 +246,10 @@ def report(groups, dropped, wanted_faults, out):
         if len(faults) < wanted_faults:
             enough = False
             print(f"few      {kind}, {mode}: {len(faults)} faults; {wanted_faults} are wanted", file=out)
-    for kind in sorted(set(LIMITS) - {kind for kind, _ in groups}):
+    for kind, mode in sorted(planned - set(groups)):
+        enough = False
+        print(f"few      {kind}, {mode}: 0 faults; {max(wanted_faults, 1)} are wanted", file=out)
+    for kind in sorted(set(LIMITS) - {kind for kind, _ in planned}):
         print(f"none     {kind}: its limits were not evaluated", file=out)
     return met, enough
 
@@ -253,7 +275,7 @@ def main(arguments=None, out=sys.stdout):
         print(error, file=sys.stderr)
         return 64
     dropped_groups = dropped_of(runs)
-    met, known = report(groups, dropped_groups, options.wanted, out)
+    met, known = report(groups, dropped_groups, planned_of(runs), options.wanted, out)
     for run in runs:
         for phrase in failures_of(run):
             met = False

@@ -135,7 +135,7 @@ class Measurement {
       row.why = judgement.metric + ": wanted " + judgement.wanted + ", got " + judgement.got;
       break;
     }
-    if (row.why.empty() && !judged.doubts.empty()) row.why = judged.doubts.front();
+    if (row.why.empty() && !judged.doubts.empty()) row.why = judged.doubts.front().text;
     row.why += " (" + (folder / "report.txt").string() + ")";
     expectations_.push_back(std::move(row));
   }

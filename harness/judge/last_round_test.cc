@@ -54,9 +54,9 @@ class LastRound : public SeveralFaults {
     RunResult whole;
     scenario.modes = {mode};
     whole.modes = {evaluated};
-    const std::vector<std::string> doubts = judge(scenario, whole).doubts;
+    const std::vector<Doubt> doubts = judge(scenario, whole).doubts;
     EXPECT_EQ(std::any_of(doubts.begin(), doubts.end(),
-                          [](const std::string& doubt) { return doubt.find("rounds of") != doubt.npos; }),
+                          [](const Doubt& doubt) { return doubt.kind == DoubtKind::kRoundsNotRecorded; }),
               seen < fired);
   }
 };

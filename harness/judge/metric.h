@@ -25,7 +25,8 @@ struct Value {
   std::optional<std::string> word;  ///< of a metric that is one of some words, or free words
   std::string text;                 ///< for people; the reason when there is no value
   std::string detail;               ///< the job's error where it explains the value
-  bool final = false;  ///< the rest of the run cannot change it: a round that failed stays failed
+  /// The rest of the run cannot change it: a round that failed stays failed, what is not seen stays unseen.
+  bool final = false;
   /// Of a confidence bound: the bound on the other side. An expectation that only this one meets is unknown.
   std::optional<double> other_bound;
   std::string undecided;  ///< what is then to be done

@@ -140,28 +140,27 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   judgement.got_word = value.word;
   judgement.detail = value.detail;
   const std::optional<Met> known = judge_value(mode, metric, expectation, judgement);
-  if (!known) return judgement;
+  const auto unknown = [&](DoubtKind kind, const std::string& why) {
+    judgement.verdict = Verdict::kUnknown;
+    judgement.got += ", but " + why;
+    if (!judgement.doubt) judgement.doubt = kind;
+  };
+  if (!known) {
+    const bool may_come = mode.outcome == Outcome::kCancelled && !value.final;
+    judgement.doubt = may_come ? DoubtKind::kCutShort : DoubtKind::kNoValue;
+    return judgement;
+  }
   const bool met = known->met;
   const bool for_good = !met && (known->for_good || value.final);
   const bool proven = metric != nullptr && metric->without_fault && !met;  // wrong without a fault, too
   judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
-  if (!fault_was_seen(scenario, mode) && !proven && !for_good) {
-    judgement.verdict = Verdict::kUnknown;
-    judgement.got += ", but the fault was not seen";
-  }
+  if (!fault_was_seen(scenario, mode) && !proven && !for_good)
+    unknown(DoubtKind::kFaultNotSeen, "the fault was not seen");
   if (met && metric != nullptr && metric->doubt)
-    if (const std::string why = metric->doubt(mode); !why.empty()) {
-      judgement.verdict = Verdict::kUnknown;
-      judgement.got += ", but " + why;
-    }
-  if (!met && undecided(value, expectation, judgement)) {
-    judgement.verdict = Verdict::kUnknown;
-    judgement.got += ", but " + value.undecided;
-  }
-  if (mode.outcome == Outcome::kCancelled && !proven && !for_good) {
-    judgement.verdict = Verdict::kUnknown;
-    judgement.got += ", but the run was cut short";
-  }
+    if (const std::string why = metric->doubt(mode); !why.empty()) unknown(DoubtKind::kProvesNothing, why);
+  if (!met && undecided(value, expectation, judgement)) unknown(DoubtKind::kTooFewPairs, value.undecided);
+  if (mode.outcome == Outcome::kCancelled && !proven && !for_good)
+    unknown(DoubtKind::kCutShort, "the run was cut short");
   return judgement;
 }
 
@@ -173,34 +172,37 @@ std::vector<Expectation> expectations_of(const Scenario& scenario, const std::st
   return result;
 }
 
-void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<std::string>& doubts) {
+void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<Doubt>& doubts) {
+  const auto doubt = [&](DoubtKind kind, const std::string& text) {
+    doubts.push_back({kind, mode.mode + ": " + text});
+  };
   if (!fault_was_seen(scenario, mode)) {
-    doubts.push_back(
-        mode.faults_planned == 0
-            ? mode.mode + ": the job had ended before its first fault; without one it proves nothing"
-            : mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
-                  std::to_string(mode.faults_planned) +
-                  " planned faults were seen to take effect; without them the job's result proves nothing");
+    doubt(DoubtKind::kFaultNotSeen,
+          mode.faults_planned == 0
+              ? "the job had ended before its first fault; without one it proves nothing"
+              : std::to_string(mode.faults_witnessed) + " of " + std::to_string(mode.faults_planned) +
+                    " planned faults were seen to take effect; without them the job's result proves nothing");
   }
   if (mode.trace_lost > 0) {
-    doubts.push_back(
-        mode.mode + ": " + std::to_string(mode.trace_lost) +
-        " trace events were overwritten before they could be read; times and counts may be wrong");
+    doubt(DoubtKind::kTraceLost,
+          std::to_string(mode.trace_lost) +
+              " trace events were overwritten before they could be read; times and counts may be wrong");
   }
   if (mode.witnesses_lost > 0) {
-    doubts.push_back(
-        mode.mode + ": " + std::to_string(mode.witnesses_lost) +
-        " effects of faults were not recorded, or not made, because a table of the injector was full; "
-        "strikes may be missing");
+    doubt(DoubtKind::kEffectsNotRecorded,
+          std::to_string(mode.witnesses_lost) +
+              " effects of faults were not recorded, or not made, because a table of the injector was full; "
+              "strikes may be missing");
   }
   if (mode.rounds_seen < mode.rounds_fired) {
-    doubts.push_back(mode.mode + ": of " + std::to_string(mode.rounds_fired) +
-                     " rounds of repeating faults that the injector fired, the effects of " +
-                     std::to_string(mode.rounds_seen) + " were recorded; the other rounds were not measured");
+    doubt(DoubtKind::kRoundsNotRecorded,
+          "of " + std::to_string(mode.rounds_fired) +
+              " rounds of repeating faults that the injector fired, the effects of " +
+              std::to_string(mode.rounds_seen) + " were recorded; the other rounds were not measured");
   }
   if (!mode.incomplete.empty())
-    doubts.push_back(mode.mode + ": not all faults were struck: " + mode.incomplete);
-  if (mode.outcome == Outcome::kCancelled) doubts.push_back(mode.mode + ": the run was cut short");
+    doubt(DoubtKind::kFaultsNotStruck, "not all faults were struck: " + mode.incomplete);
+  if (mode.outcome == Outcome::kCancelled) doubt(DoubtKind::kCutShort, "the run was cut short");
 }
 
 }  // namespace
@@ -208,13 +210,14 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<s
 Judged judge(const Scenario& scenario, const RunResult& result) {
   Judged judged;
   if (scenario.expectations.empty()) {
-    judged.doubts.push_back("the scenario expects nothing; add an 'expect' section to have a verdict");
+    judged.doubts.push_back({DoubtKind::kExpectsNothing,
+                             "the scenario expects nothing; add an 'expect' section to have a verdict"});
   }
   for (const Mode& wanted : scenario.modes) {
     const auto found = std::find_if(result.modes.begin(), result.modes.end(),
                                     [&](const ModeResult& mode) { return mode.mode == wanted.label; });
     if (found == result.modes.end()) {
-      judged.doubts.push_back(wanted.label + ": did not run");
+      judged.doubts.push_back({DoubtKind::kModeNotRun, wanted.label + ": did not run"});
       continue;
     }
     std::vector<Expectation> expectations = expectations_of(scenario, wanted.label);
@@ -230,7 +233,8 @@ Judged judge(const Scenario& scenario, const RunResult& result) {
     }
     note_doubts(scenario, *found, judged.doubts);
   }
-  if (result.cancelled) judged.doubts.push_back("the run was ended before it was through");
+  if (result.cancelled)
+    judged.doubts.push_back({DoubtKind::kCutShort, "the run was ended before it was through"});
   const auto any = [&](Verdict verdict) {
     return std::any_of(judged.expectations.begin(), judged.expectations.end(),
                        [&](const Judgement& j) { return j.verdict == verdict; });
@@ -255,6 +259,25 @@ const char* name(Verdict verdict) {
       return "unknown";
   }
   return "unknown";
+}
+
+const char* name(DoubtKind kind) {
+  // clang-format off
+  switch (kind) {
+    case DoubtKind::kExpectsNothing: return "expects_nothing";
+    case DoubtKind::kModeNotRun: return "mode_not_run";
+    case DoubtKind::kFaultNotSeen: return "fault_not_seen";
+    case DoubtKind::kTraceLost: return "trace_lost";
+    case DoubtKind::kEffectsNotRecorded: return "effects_not_recorded";
+    case DoubtKind::kRoundsNotRecorded: return "rounds_not_recorded";
+    case DoubtKind::kFaultsNotStruck: return "faults_not_struck";
+    case DoubtKind::kCutShort: return "cut_short";
+    case DoubtKind::kNoValue: return "no_value";
+    case DoubtKind::kProvesNothing: return "proves_nothing";
+    case DoubtKind::kTooFewPairs: return "too_few_pairs";
+  }
+  // clang-format on
+  return "no_value";
 }
 
 int exit_code(Verdict verdict) {

@@ -14,6 +14,28 @@ namespace r2bench {
 
 enum class Verdict { kPass, kFail, kUnknown };
 
+/// Why something is unknown: a key of result.json, which programs may rely on. Sentences may change.
+enum class DoubtKind {
+  kExpectsNothing,
+  kModeNotRun,
+  kFaultNotSeen,
+  kTraceLost,
+  kEffectsNotRecorded,
+  kRoundsNotRecorded,
+  kFaultsNotStruck,
+  kCutShort,       ///< the only one that follows from a run's being cut short
+  kNoValue,        ///< the metric has no value, or the right side has none
+  kProvesNothing,  ///< it is met, but that proves nothing (Metric::doubt)
+  kTooFewPairs,
+};
+/// "expects_nothing", "mode_not_run" …
+const char* name(DoubtKind kind);
+
+struct Doubt {
+  DoubtKind kind;
+  std::string text;  ///< a sentence
+};
+
 struct Judgement {
   std::string mode;
   std::string metric;
@@ -24,6 +46,8 @@ struct Judgement {
   std::optional<std::string> got_word;  ///< of a metric that is one of some words, or free words
   std::string detail;                   ///< the job's error where it explains `got`; may be empty
   Verdict verdict = Verdict::kUnknown;
+  /// Of a verdict that is unknown. kCutShort only if the rest of the run could have decided it.
+  std::optional<DoubtKind> doubt;
   bool implied =
       false;     ///< not in the file: a job is expected to end well unless the scenario says otherwise
   int line = 0;  ///< in the scenario file; 0 when implied
@@ -34,7 +58,7 @@ struct Judgement {
 struct Judged {
   Verdict verdict = Verdict::kUnknown;
   std::vector<Judgement> expectations;
-  std::vector<std::string> doubts;  ///< sentences: why a verdict that could be pass is not
+  std::vector<Doubt> doubts;  ///< why a verdict that could be pass is not
 };
 
 Judged judge(const Scenario& scenario, const RunResult& result);

@@ -16,7 +16,7 @@ TEST_F(VerdictTest, faults_that_were_never_struck_make_it_unknown) {
   migrate().incomplete = "after round 3: the job did not go on";
   EXPECT_EQ(verdict(), Verdict::kUnknown);
   ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
-  EXPECT_NE(judge(scenario, result).doubts[0].find("round 3"), std::string::npos);
+  EXPECT_NE(judge(scenario, result).doubts[0].text.find("round 3"), std::string::npos);
 }
 
 TEST_F(VerdictTest, one_missing_witness_of_several_makes_it_unknown) {
@@ -45,7 +45,7 @@ TEST_F(VerdictTest, effects_that_were_not_recorded_make_it_unknown) {
   migrate().witnesses_lost = 12;
   EXPECT_EQ(verdict(), Verdict::kUnknown);
   ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
-  EXPECT_EQ(judge(scenario, result).doubts[0].find("migrate: 12 effects"), 0u);
+  EXPECT_EQ(judge(scenario, result).doubts[0].text.find("migrate: 12 effects"), 0u);
 }
 
 TEST_F(VerdictTest, rounds_of_a_fault_that_were_not_seen_make_it_unknown) {
@@ -54,8 +54,39 @@ TEST_F(VerdictTest, rounds_of_a_fault_that_were_not_seen_make_it_unknown) {
   migrate().rounds_seen = 256;
   EXPECT_EQ(verdict(), Verdict::kUnknown);
   ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
-  EXPECT_NE(judge(scenario, result).doubts[0].find("of 300 rounds"), std::string::npos);
-  EXPECT_NE(judge(scenario, result).doubts[0].find("256"), std::string::npos);
+  EXPECT_NE(judge(scenario, result).doubts[0].text.find("of 300 rounds"), std::string::npos);
+  EXPECT_NE(judge(scenario, result).doubts[0].text.find("256"), std::string::npos);
+}
+
+TEST_F(VerdictTest, what_comes_of_being_cut_short_is_told_from_other_doubts) {
+  migrate().outcome = Outcome::kCancelled;
+  result.cancelled = true;
+  for (const Doubt& doubt : judge(scenario, result).doubts) EXPECT_EQ(doubt.kind, DoubtKind::kCutShort);
+  EXPECT_EQ(of("migrate.recover_ms.max").doubt, DoubtKind::kCutShort);
+  EXPECT_EQ(of("baseline.outcome").doubt, std::nullopt);
+  migrate().throughput.rounds_measured = migrate().throughput.rounds_settled = 0;
+  EXPECT_EQ(of("migrate.retained_bw").doubt, DoubtKind::kCutShort) << "a round may have come";
+  migrate().witnesses_lost = 9;
+  migrate().rounds_fired = 200;
+  migrate().rounds_seen = 1;
+  migrate().trace_lost = 3;
+  std::string kinds;
+  for (const Doubt& doubt : judge(scenario, result).doubts) kinds += name(doubt.kind) + std::string(" ");
+  EXPECT_EQ(kinds, "trace_lost effects_not_recorded rounds_not_recorded cut_short cut_short ");
+}
+
+TEST_F(VerdictTest, what_a_whole_run_would_not_know_either_does_not_come_of_being_cut_short) {
+  migrate().outcome = Outcome::kCancelled;
+  result.cancelled = true;
+  migrate().throughput.retained = 0.8;  // of a limit of 0.5
+  EXPECT_EQ(of("migrate.retained_bw").doubt, DoubtKind::kProvesNothing);
+  scenario.expectations = {{"migrate", "lost", "0", 0, 0, parse_condition(*find_metric("lost"), "0")}};
+  scenario.workload.engine = Engine::kExec;  // which sees no messages
+  EXPECT_EQ(of("migrate.lost").doubt, DoubtKind::kNoValue);
+  migrate().correctness.checked_elements = 0;
+  EXPECT_EQ(of("migrate.lost").doubt, DoubtKind::kCutShort) << "the rest may be compared";
+  migrate().outcome = Outcome::kOk;
+  EXPECT_EQ(of("migrate.lost").doubt, DoubtKind::kNoValue);
 }
 
 TEST_F(VerdictTest, a_run_that_was_cut_short_is_unknown) {

@@ -222,6 +222,8 @@ void check_expectations(const Json& result, std::vector<std::string>& found) {
   }
 }
 
+bool is_cut_short(const Json& run) { return run.at("outcome") == "cancelled"; }
+
 /// Those that follow from a number.
 void check_doubts(const Json& result, std::vector<std::string>& found) {
   const Json& doubts = result.at("doubts");
@@ -233,6 +235,33 @@ void check_doubts(const Json& result, std::vector<std::string>& found) {
     });
     if (run.at("trace_lost") != 0 && !doubts.empty() && !said)
       found.push_back(mode + ": trace_lost is " + run.at("trace_lost").dump() + ", but no doubt says so");
+  }
+}
+
+/// Absent in older results. What was not cut short has no doubt that comes of that.
+void check_doubt_kinds(const Json& result, std::vector<std::string>& found) {
+  if (result.contains("doubt_kinds")) {
+    const Json& kinds = result.at("doubt_kinds");
+    if (kinds.size() != result.at("doubts").size())
+      found.push_back("doubt_kinds: are " + std::to_string(kinds.size()) + ", but there are " +
+                      std::to_string(result.at("doubts").size()) + " doubts");
+    const Json& runs = result.at("runs");
+    const bool cut =
+        result.at("cancelled").get<bool>() || std::any_of(runs.begin(), runs.end(), is_cut_short);
+    if (!cut && std::find(kinds.begin(), kinds.end(), "cut_short") != kinds.end())
+      found.push_back("doubt_kinds: says cut_short, but no run was");
+  }
+  for (const Json& expectation : result.at("expectations")) {
+    if (!expectation.contains("doubt")) continue;
+    const Json& doubt = expectation.at("doubt");
+    const std::string name = expectation.at("name");
+    if (doubt.is_null() == expectation.at("ok").is_null())
+      found.push_back(name + ": its doubt is " + doubt.dump() + ", but ok is " + expectation.at("ok").dump());
+    if (doubt != "cut_short") continue;
+    for (const Json& run : result.at("runs"))
+      if (name.starts_with(run.at("mode").get<std::string>() + ".") && !is_cut_short(run))
+        found.push_back(name + ": its doubt is cut_short, but the run's outcome is " +
+                        run.at("outcome").dump());
   }
 }
 
@@ -274,6 +303,7 @@ std::vector<std::string> contradictions(const nlohmann::json& result) {
   check_whole(result, found);
   check_expectations(result, found);
   check_doubts(result, found);
+  check_doubt_kinds(result, found);
   const std::optional<Scenario> scenario = scenario_of(result);
   if (!scenario)
     found.push_back("workload or fabric: this r2bench does not know its engine, operation, type or kind");

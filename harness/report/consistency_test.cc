@@ -35,6 +35,28 @@ TEST_F(Consistency, what_r2bench_writes_agrees_with_itself) {
   EXPECT_EQ(said(), "");
 }
 
+TEST_F(Consistency, doubts_have_their_kinds_and_unknown_expectations_theirs) {
+  json["doubt_kinds"] = {"cut_short"};
+  EXPECT_EQ(said(),
+            "doubt_kinds: are 1, but there are 0 doubts\n"
+            "doubt_kinds: says cut_short, but no run was\n");
+  json["doubt_kinds"] = nlohmann::json::array();
+  expectation_of(json, "migrate.outcome")["doubt"] = "cut_short";
+  EXPECT_EQ(said(),
+            "migrate.outcome: its doubt is \"cut_short\", but ok is true\n"
+            "migrate.outcome: its doubt is cut_short, but the run's outcome is \"ok\"\n");
+  RunResult cut = sample_result();
+  cut.cancelled = true;
+  cut.modes[1].outcome = Outcome::kCancelled;
+  json = judged_json(sample_scenario(), cut);
+  EXPECT_EQ(json["doubt_kinds"], nlohmann::json({"cut_short", "cut_short"}));
+  EXPECT_EQ(expectation_of(json, "migrate.recover_ms.max")["doubt"], "cut_short");
+  EXPECT_EQ(said(), "");
+  json.erase("doubt_kinds");
+  for (nlohmann::json& each : json["expectations"]) each.erase("doubt");
+  EXPECT_EQ(said(), "") << "an older result";
+}
+
 TEST_F(Consistency, counts_are_those_of_the_list_of_faults) {
   EXPECT_EQ(said_with("/metrics/faults/witnessed", 7),
             "migrate: faults.witnessed is 7, but 1 follows from its list of faults\n"

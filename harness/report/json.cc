@@ -274,6 +274,7 @@ OrderedJson expectation_of(const Judgement& j) {
           {"got_word", j.got_word ? OrderedJson(*j.got_word) : OrderedJson(nullptr)},
           {"ok",
            j.verdict == Verdict::kUnknown ? OrderedJson(nullptr) : OrderedJson(j.verdict == Verdict::kPass)},
+          {"doubt", j.doubt ? OrderedJson(name(*j.doubt)) : OrderedJson(nullptr)},
           {"implied", j.implied},
           {"line", j.line}};
 }
@@ -311,7 +312,11 @@ OrderedJson to_json(const Report& report) {
   json["description"] = scenario.description;
   json["source"] = result.source;
   json["verdict"] = name(report.judged.verdict);
-  json["doubts"] = report.judged.doubts;
+  json["doubts"] = json["doubt_kinds"] = OrderedJson::array();
+  for (const Doubt& doubt : report.judged.doubts) {
+    json["doubts"].push_back(doubt.text);
+    json["doubt_kinds"].push_back(name(doubt.kind));
+  }
   json["evidence"] = result.evidence;
   json["seed"] = result.seed;
   json["repeats"] = result.repeats;

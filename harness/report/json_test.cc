@@ -62,6 +62,28 @@ TEST(ResultJson, says_null_for_what_is_not_known) {
   EXPECT_DOUBLE_EQ(json["runs"][1]["faults"][0]["t0_at_ms"], 2040.5);
 }
 
+TEST(ResultJson, says_by_keys_of_the_schema_why_a_verdict_is_unknown) {
+  Scenario scenario = sample_scenario();
+  RunResult result = sample_result();
+  ModeResult& migrate = result.modes[1];
+  migrate.trace_lost = migrate.witnesses_lost = migrate.rounds_fired = 1;
+  migrate.incomplete = "it gave up";
+  migrate.faults_witnessed = 0;
+  result.modes.erase(result.modes.begin());
+  result.cancelled = true;
+  Json json = written(scenario, result);
+  EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+  EXPECT_EQ(json["doubt_kinds"], Json({"mode_not_run", "fault_not_seen", "trace_lost", "effects_not_recorded",
+                                       "rounds_not_recorded", "faults_not_struck", "cut_short"}));
+  EXPECT_EQ(json["doubts"].size(), json["doubt_kinds"].size());
+  migrate.outcome = Outcome::kCancelled;
+  scenario.expectations.clear();
+  json = written(scenario, result);
+  EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+  EXPECT_EQ(json["doubt_kinds"][0], "expects_nothing");
+  EXPECT_EQ(json["expectations"][0]["doubt"], "fault_not_seen");
+}
+
 TEST(ResultJson, says_which_rates_the_ports_did_not_limit) {
   RunResult result = sample_result();
   const auto held_up = [&] {

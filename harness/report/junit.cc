@@ -51,7 +51,7 @@ void JunitReporter::write(const Report& report, std::ostream& out) const {
   }
   for (size_t i = 0; i < doubts; ++i) {
     out << "    <testcase classname=\"" << suite << "\" name=\"doubt " << i + 1
-        << "\">\n      <error type=\"unknown\" message=\"" << xml_escaped(report.judged.doubts[i])
+        << "\">\n      <error type=\"unknown\" message=\"" << xml_escaped(report.judged.doubts[i].text)
         << "\"/>\n    </testcase>\n";
   }
   out << "  </testsuite>\n</testsuites>\n";

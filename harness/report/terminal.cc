@@ -284,8 +284,8 @@ class Page {
   void verdict() {
     const Judged& judged = report_.judged;
     out_ << "\n";
-    for (const std::string& doubt : judged.doubts) {
-      out_ << "  " << paint("33", "? " + wrap(doubt, style_.columns - 4, 4)) << "\n";
+    for (const Doubt& doubt : judged.doubts) {
+      out_ << "  " << paint("33", "? " + wrap(doubt.text, style_.columns - 4, 4)) << "\n";
     }
     const char* colour = judged.verdict == Verdict::kPass   ? "1;32"
                          : judged.verdict == Verdict::kFail ? "1;31"

@@ -30,11 +30,13 @@ class SpeedLimits(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def write(self, *runs, name="a", seed=1, verdict="pass"):
+    def write(self, *runs, name="a", seed=1, verdict="pass", doubts=(), unmet=()):
+        """`doubts`: keys of the whole run; `unmet`: those of its expectations."""
         os.makedirs(os.path.join(self.folder, name), exist_ok=True)
         path = os.path.join(self.folder, name, "result.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"seed": seed, "verdict": verdict, "runs": runs}, file)
+            json.dump({"seed": seed, "verdict": verdict, "doubt_kinds": doubts,
+                       "expectations": [{"doubt": None}, *({"doubt": doubt} for doubt in unmet)], "runs": runs}, file)
         return path
 
     def call(self, *arguments, wanted="1", dropped="100"):
@@ -178,14 +180,59 @@ class SpeedLimits(unittest.TestCase):
         status, said = self.call()
         self.assertEqual(status, 2)
         self.assertIn("unknown  mode migrate, seed 1: its verdict is unknown", said)
-        self.write(run([fault()] * 3, outcome="cancelled"), verdict="unknown")
-        self.assertEqual(self.call()[0], 0, "which every run has that was cut short")
+        self.write(run([fault()] * 3), verdict="unknown", doubts=["trace_lost"])
+        self.assertEqual(self.call()[0], 2)
         self.write(run([fault()] * 3, trace_lost=7))
         status, said = self.call()
         self.assertEqual(status, 2)
         self.assertIn("7 trace events were lost", said)
         self.write(run([fault(detect=9.0)] * 3, trace_lost=7))
         self.assertEqual(self.call()[0], 1, "a failure outweighs a doubt")
+
+    def test_a_run_that_was_cut_short_is_excused_for_that_alone(self):
+        cut = run([fault()] * 3, outcome="cancelled")
+        self.write(cut, verdict="unknown", doubts=["cut_short", "cut_short"], unmet=["cut_short"])
+        status, said = self.call()
+        self.assertEqual(status, 0, said)
+        self.write(cut, run([fault()] * 3, mode="balance"), verdict="unknown", doubts=["cut_short"])
+        self.assertEqual(self.call()[0], 0, "the other mode is whole")
+        for other in ("effects_not_recorded", "rounds_not_recorded", "fault_not_seen", "faults_not_struck", "expects_nothing", "mode_not_run"):
+            self.write(cut, verdict="unknown", doubts=[other, "cut_short"])
+            status, said = self.call()
+            self.assertEqual(status, 2, other)
+            self.assertIn(f"unknown  mode migrate, seed 1: its verdict is unknown: {other}\n", said)
+        for other in ("proves_nothing", "no_value"):
+            self.write(cut, verdict="unknown", doubts=["cut_short"], unmet=["cut_short", other])
+            self.assertEqual(self.call()[0], 2, other)
+        lines = os.path.join(self.folder, "faults.jsonl")
+        self.call("--jsonl", lines, self.folder)
+        self.assertIn("its verdict is unknown: no_value", self.call(lines)[1])
+
+    def test_what_does_not_say_why_it_is_unknown_is_not_excused(self):
+        path = self.write(run([fault()] * 3, outcome="cancelled"), verdict="unknown")
+        self.assertEqual(self.call()[0], 2)
+        with open(path, encoding="utf-8") as file:
+            older = json.load(file)
+        del older["doubt_kinds"], older["expectations"][0]["doubt"]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(older, file)
+        status, said = self.call()
+        self.assertEqual(status, 2)
+        self.assertIn("its verdict is unknown, and the record does not say why", said)
+
+    def test_a_kind_that_was_planned_and_not_measured_is_undecided(self):
+        for unseen in (fault("blackhole", witnessed=False, sampled=False), fault("blackhole", sampled=False)):
+            self.write(run([fault()] * 3 + [unseen], outcome="cancelled"))
+            status, said = self.call()
+            self.assertEqual(status, 2, said)
+            self.assertIn("few      blackhole, migrate: 0 faults; 1 are wanted", said)
+            self.assertNotIn("none     blackhole", said)
+        self.write(run([fault()] * 3), run([fault(witnessed=False, sampled=False)], mode="balance", outcome="cancelled"))
+        status, said = self.call(wanted="0")
+        self.assertEqual(status, 2)
+        self.assertIn("few      port_down, balance: 0 faults; 1 are wanted", said)
+        self.write(run([fault()] * 3 + [fault("ack_lost", witnessed=False, sampled=False)]))
+        self.assertEqual(self.call()[0], 0, "a kind that has no limits")
 
     def test_too_few_faults_prove_nothing(self):
         self.write(run([fault()] * 199))

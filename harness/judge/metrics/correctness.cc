@@ -31,7 +31,11 @@ Value wrong_elements(const Measured& m) {
 Value message_count(const Measured& m, uint64_t count) {
   if (count > 0) return Value::of_count(count);
   const MessagesKnown known = messages_known(m.scenario, m.mode.correctness);
-  if (known.by == MessagesBy::kNothing) return Value::none(known.why_not);
+  if (known.by == MessagesBy::kNothing) {
+    Value value = Value::none(known.why_not);
+    value.final = m.mode.correctness.checked_elements > 0;  // no later operation makes up for it
+    return value;
+  }
   if (known.by == MessagesBy::kElements) return Value::of(0, "0: no element is wrong");
   return Value::of_count(0);
 }
