@@ -132,9 +132,10 @@ class Faults {
     window.before_until_ns = strike.t0_ns;
     for (const Firing& other : strikes_) {
       if (!of_nic(other)) continue;
-      if (other.t0_ns > strike.t0_ns) {
-        window.until_ns = std::min(window.until_ns, other.t0_ns);
-        if (takes_away(other)) window.later.push_back({other.t0_ns, other.nics});
+      if (other.t0_ns > strike.t0_ns) window.until_ns = std::min(window.until_ns, other.t0_ns);
+      if (takes_away(other)) {
+        auto& others = other.t0_ns > strike.t0_ns ? window.later : window.earlier;
+        if (&other != &strike) others.push_back({other.t0_ns, other.nics, acts_until_ns(other)});
       }
       if (other.repetition == strike.repetition)
         window.before_until_ns = std::min(window.before_until_ns, other.t0_ns);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs with several faults at a time, of different kinds: whose fence is whose, each strike's own t0 and
 // heal, and what the mode can carry from one change of the NICs to the next.
+#include <cmath>
+
 #include "harness/judge/nics_left.h"
 #include "harness/judge/testing/several_faults_fixture.h"
 
@@ -44,6 +46,51 @@ TEST_F(SeveralFaults,
   job.firings[0].t0_ns = at(1452);
   EXPECT_DOUBLE_EQ(result().faults[0].detect_ms.value_or(0), 8) << "one fence for both";
   EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
+}
+
+TEST_F(LostAndSlow, a_fence_of_the_lost_nic_does_not_answer_the_slow_one) {
+  fence(1460, 0, 0, 1, "watchdog");
+  for (const char* kind : {"throttle", "delay"}) {
+    scenario.faults[1].kind = &faultinject::fault_kind(kind);
+    const ModeResult evaluated = result();
+    EXPECT_DOUBLE_EQ(evaluated.faults[0].detect_ms.value_or(0), 105) << kind;
+    EXPECT_FALSE(evaluated.faults[1].detect_ms) << kind;
+    EXPECT_FALSE(evaluated.faults[1].migrate_ms) << kind;
+    EXPECT_LT(evaluated.faults[1].recover_ms.value_or(HUGE_VAL), 60) << kind << ": no stream has to leave it";
+  }
+}
+
+TEST_F(LostAndSlow, a_fence_that_only_the_slow_nic_explains_answers_it) {
+  fence(1460, 0, 0, 1, "watchdog");
+  fence(1470, 2, 0, 0, "watchdog");
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 15) << "the other one is that of the lost NIC";
+  // The same where the slow NIC came first.
+  job.firings[0].t0_ns = at(1455);
+  job.firings[1].t0_ns = at(1355);
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 115);
+  EXPECT_DOUBLE_EQ(result().faults[0].detect_ms.value_or(0), 5);
+}
+
+TEST_F(LostAndSlow, what_was_lost_before_explains_a_fence_only_while_it_can) {
+  fence(1600, 0, 0, 1, "watchdog");
+  EXPECT_FALSE(result().faults[1].detect_ms) << "still lost";
+  job.firings[0].healed_ns = at(1500);
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 145)
+      << "healed, and the operation that it met had ended";
+  job.record.fences[0].time_ns = at(1540);
+  EXPECT_FALSE(result().faults[1].detect_ms) << "that operation was still open";
+  EXPECT_DOUBLE_EQ(result().faults[0].detect_ms.value_or(0), 185);
+}
+
+TEST_F(LostAndSlow, a_later_loss_of_the_slow_nic_is_answered) {
+  scenario.faults.push_back(fault("port_down", "node0/nic0"));
+  strike(1600, 2);
+  fence(1460, 0, 0, 1, "watchdog");
+  fence(1605, 2, 0, 0, "completion");
+  const ModeResult evaluated = result();
+  EXPECT_DOUBLE_EQ(evaluated.faults[0].detect_ms.value_or(0), 105);
+  EXPECT_FALSE(evaluated.faults[1].detect_ms) << "either fence has another reason";
+  EXPECT_DOUBLE_EQ(evaluated.faults[2].detect_ms.value_or(0), 5);
 }
 
 TEST_F(SeveralFaults, each_round_of_a_repeating_fault_is_a_strike) {

@@ -45,6 +45,22 @@ uint64_t last_fence_ns(const Record& record, const FaultWindow& window) {
   return std::min(window.end_ns, std::max(window.heal_ns, open_operation_end(record, window.t0_ns)));
 }
 
+/// A strike after `met_ns` may be what the fence answers.
+bool explained_by_later(const FaultWindow& window, const FenceStart& fence, uint64_t met_ns) {
+  return std::any_of(window.later.begin(), window.later.end(), [&](const OtherStrike& later) {
+    return later.t0_ns > met_ns && later.t0_ns <= fence.time_ns && fits(fence, later.targets);
+  });
+}
+
+/// What leaves the NIC carrying has no claim to a fence of a path that an earlier strike had taken away.
+bool explained_by_earlier(const Record& record, const FaultWindow& window, const FenceStart& fence) {
+  if (window.takes_away) return false;
+  return std::any_of(window.earlier.begin(), window.earlier.end(), [&](const OtherStrike& earlier) {
+    return fits(fence, earlier.targets) &&
+           fence.time_ns <= std::max(earlier.heal_ns, open_operation_end(record, earlier.t0_ns));
+  });
+}
+
 }  // namespace
 
 uint64_t open_operation_end(const Record& record, uint64_t t0_ns) {
@@ -88,12 +104,8 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
       if (!fence.stream || fence.time_ns < window.t0_ns || fence.time_ns > last_fence_ns(record, window))
         continue;
       const uint32_t s = *fence.stream;
-      const bool explained =
-          std::any_of(window.later.begin(), window.later.end(), [&](const LaterStrike& later) {
-            return later.t0_ns <= fence.time_ns && fits(fence, later.targets);
-          });
-      if ((fits(fence, window.targets) || streams.count(s)) && !explained && before[s].at_t0 &&
-          !fenced.count(s)) {
+      if ((fits(fence, window.targets) || streams.count(s)) && before[s].at_t0 && !fenced.count(s) &&
+          !explained_by_later(window, fence, window.t0_ns)) {
         fenced[s] = before[s];
         fenced[s].left_path = fence.path;
       }
@@ -121,11 +133,8 @@ const FenceStart* answering_fence(const Record& record, const FaultWindow& windo
   for (const FenceStart& fence : record.fences) {
     if (fence.time_ns < window.t0_ns || !fits(fence, window.targets)) continue;
     if (fence.time_ns > until) return nullptr;
-    const bool explained =
-        std::any_of(window.later.begin(), window.later.end(), [&](const LaterStrike& later) {
-          return later.t0_ns > met && later.t0_ns <= fence.time_ns && fits(fence, later.targets);
-        });
-    return explained ? nullptr : &fence;
+    if (!explained_by_later(window, fence, met) && !explained_by_earlier(record, window, fence))
+      return &fence;
   }
   return nullptr;
 }

@@ -34,7 +34,7 @@ uint64_t open_operation_end(const Record& record, uint64_t t0_ns);
 /// The first unplanned fence from t0 on of a path that crosses a target, or nullptr. Of two strikes that a
 /// fence may answer it answers the later one, unless the operation that the earlier one met was still open:
 /// then both. One that comes after that operation and after the heal answers nothing. What leaves the NIC
-/// carrying has no claim to a fence that a later strike explains.
+/// carrying has no claim to a fence that another strike explains, be it later or earlier.
 const FenceStart* answering_fence(const Record& record, const FaultWindow& window);
 
 /// When the stream stopped being used: an operation that begins then, in (from_ns, to_ns), completed although

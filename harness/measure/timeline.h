@@ -80,10 +80,11 @@ struct LimitStep {
   double limit = 1;
 };
 
-/// A later strike that may be what a fence answers.
-struct LaterStrike {
+/// Another strike that may be what a fence answers.
+struct OtherStrike {
   uint64_t t0_ns = 0;
   std::vector<NicId> targets;
+  uint64_t heal_ns = UINT64_MAX;  ///< from then on it takes nothing away; UINT64_MAX: it was not healed
 };
 
 /// What is asked about one strike of a fault.
@@ -101,7 +102,8 @@ struct FaultWindow {
   /// What the rate is held against, from t0 on, in order of time; the first holds at t0. A limit of 0 cannot
   /// be met.
   std::vector<LimitStep> limits;
-  std::vector<LaterStrike> later;     ///< that take something away, in order of time
+  std::vector<OtherStrike> later;     ///< that take something away, in order of time
+  std::vector<OtherStrike> earlier;   ///< the same, up to t0; asked only if this one takes nothing away
   double operation_ms = 0;            ///< a whole operation before the fault; 0: there was none
   uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
 };

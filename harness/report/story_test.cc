@@ -8,14 +8,35 @@ namespace {
 
 using faultinject::Effect;
 
-class StoryOfFaults : public SeveralFaults {
+template <typename Faults>
+class StoryOf : public Faults {
  protected:
   std::vector<StoryLine> told(const ModeResult& evaluated) const {
     RunResult whole;
     whole.modes = {evaluated};
-    return tell(scenario, whole);
+    return tell(this->scenario, whole);
   }
 };
+
+using StoryOfFaults = StoryOf<SeveralFaults>;
+using StoryOfLostAndSlow = StoryOf<LostAndSlow>;
+
+TEST_F(StoryOfLostAndSlow, tells_of_one_detection_and_of_a_rate_that_returned) {
+  fence(1460, 0, 0, 1, "watchdog");
+  for (const char* kind : {"throttle", "delay"}) {
+    scenario.faults[1].kind = &faultinject::fault_kind(kind);
+    std::string before_slow, behind_slow;
+    bool slow = false;
+    for (const StoryLine& line : told(result())) {
+      slow = slow || line.text.starts_with("node0/nic0 ");
+      (slow ? behind_slow : before_slow) += line.when + " " + line.text + "\n";
+    }
+    EXPECT_NE(before_slow.find("+ 105 ms detected by the watchdog"), std::string::npos) << before_slow;
+    ASSERT_NE(behind_slow, "") << kind;
+    for (const char* wrong : {"detected", "arrived over another NIC", "never returned"})
+      EXPECT_EQ(behind_slow.find(wrong), std::string::npos) << behind_slow;
+  }
+}
 
 // A throttle of node0/nic0 that changes nothing, and 98.5 ms later a NIC of node 2 that is lost.
 TEST_F(StoryOfFaults, a_fence_answers_no_fault_of_another_nic) {

@@ -49,4 +49,23 @@ class SeveralFaults : public EvaluateTest {
   }
 };
 
+/// node1/nic0 is lost, and 100 ms later node0/nic0, at the other end of its rail, becomes slow. The streams
+/// of node1/nic0 (2 and 4) move; stream 0, which uses node0/nic0 only, stays.
+class LostAndSlow : public SeveralFaults {
+ protected:
+  LostAndSlow() {
+    scenario.faults = {fault("blackhole"), fault("throttle", "node0/nic0", kGbit * 4 / 5)};
+    go_on(1000, 1300);
+    operation(1300, 1560);
+    for (uint32_t s : {0, 1, 3, 5}) deliver(s, 1300, 1560, 10, uint16_t(s % 2));
+    for (uint32_t s : {2, 4}) {
+      deliver(s, 1300, 1350, 10, 0);
+      deliver(s, 1480, 1560, 20, 1);
+    }
+    go_on(1560, 5560, {2, 4}, 20);
+    strike(1355, 0);
+    strike(1455, 1);
+  }
+};
+
 }  // namespace r2bench
