@@ -75,6 +75,7 @@ struct Metric {
   std::function<std::string(const ModeResult&)> doubt = nullptr;
   std::string place = "";      ///< in a run of result.json, where that holds it beside `metrics.values`
   bool grows = false;          ///< a number that can only grow while the run goes on
+  bool of_each_fault = false;  ///< a word: a fault of which another one is true stays so
   bool without_fault = false;  ///< what is wrong is wrong, whether a fault was seen or not
   bool spans_hosts = false;  ///< a time from an event of one host to one of another: as exact as their clocks
 };

@@ -3,6 +3,7 @@
 // largest of the run; and what a job that was cut short proves of such a bound. Pure.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -25,11 +26,25 @@ std::optional<PerFault> per_fault(const ModeResult& mode, const std::string& fam
                                   const std::string& statistic, const Numeric& expected,
                                   const QuantityValue& others);
 
-/// Whether the largest time of `family` is above its bound whatever the rest of the job brings: a fault took
-/// longer already, or the rate has been missing for longer. The bound is the largest that it can become by
-/// the end: `wakeup` may grow up to its cap, and clocks of several hosts leave `slack_ms` open. False if the
-/// bound names what the rest of the job may change otherwise.
-bool too_long_for_good(const ModeResult& mode, const std::string& family, const Numeric& expected,
-                       double slack_ms);
+/// A metric that is a percentile of a time of faults.
+struct PercentileOf {
+  std::string family;
+  size_t percent = 100;  ///< 100: the largest
+};
+/// nullopt: the metric is something else.
+std::optional<PercentileOf> percentile_of(const std::string& metric);
+
+/// The most faults of a mode that its jobs can sample, each strike once; nullopt: a fault strikes for as long
+/// as the job lasts.
+std::optional<size_t> most_samples(const Scenario& scenario, size_t repeats);
+
+/// Whether a percentile is above its bound whatever the rest of the run brings: it still is when all faults
+/// that can come, `most` in all, are within their bounds. Faults count that took longer already, or whose
+/// rate has been missing for longer. The bound is the largest that it can become by the end: `wakeup` may
+/// grow up to its cap, and clocks of several hosts leave `slack_ms` open. What depends on more of the rest
+/// (`limit`) is not above it. A time that had not come when the next round struck never comes, and is above
+/// each bound.
+bool too_long_for_good(const ModeResult& mode, const PercentileOf& percentile, const Numeric& expected,
+                       double slack_ms, std::optional<size_t> most);
 
 }  // namespace r2bench

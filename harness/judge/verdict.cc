@@ -79,17 +79,24 @@ void judge_rounds(const std::vector<uint64_t>& counts, Comparison comparison, Ju
   }
 }
 
-/// Of a number that can only grow: whether what misses the expectation now misses it at the end as well.
+/// Whether what misses the expectation now misses it at the end as well: a number that can only grow, or a
+/// percentile that faults within the bound cannot mend.
 bool missed_for_good(const ModeResult& mode, const Metric& metric, const Numeric& numeric,
-                     const Judgement& judgement) {
-  if (metric.info.unit != Unit::kMilliseconds || mode.outcome != Outcome::kCancelled)
+                     std::optional<size_t> most_samples, const Judgement& judgement) {
+  const bool cut_short = mode.outcome == Outcome::kCancelled;
+  const bool never = std::isinf(*judgement.got_value);
+  if (!cut_short && (metric.grows || never))
     return exceeds_for_good(*judgement.got_value, numeric.comparison, *judgement.wanted_value);
-  const std::string family = metric.info.name.substr(0, metric.info.name.find('.'));
-  return too_long_for_good(mode, family, numeric, metric.spans_hosts ? mode.clock_bound_ms : 0);
+  if (const auto percentile = percentile_of(metric.info.name))
+    return too_long_for_good(mode, *percentile, numeric, metric.spans_hosts ? mode.clock_bound_ms : 0,
+                             most_samples);
+  return metric.grows && metric.info.unit != Unit::kMilliseconds &&
+         exceeds_for_good(*judgement.got_value, numeric.comparison, *judgement.wanted_value);
 }
 
-std::optional<Met> judge_number(const ModeResult& mode, const Metric* metric, const std::string& name,
+std::optional<Met> judge_number(const Measured& m, const Metric* metric, const std::string& name,
                                 const Numeric& numeric, Judgement& judgement) {
+  const ModeResult& mode = m.mode;
   const QuantityValue quantities = [&](Quantity q) { return quantity(mode, q); };
   judgement.wanted_value = evaluate(numeric.bound, quantities);
   if (!judgement.got_value) return std::nullopt;
@@ -100,18 +107,19 @@ std::optional<Met> judge_number(const ModeResult& mode, const Metric* metric, co
     return std::nullopt;
   }
   Met result{compare(*judgement.got_value, numeric.comparison, *judgement.wanted_value)};
-  if (metric->grows) result.for_good = missed_for_good(mode, *metric, numeric, judgement);
+  result.for_good =
+      missed_for_good(mode, *metric, numeric, most_samples(m.scenario, m.result.repeats), judgement);
   if (metric->by_round) judge_rounds(metric->by_round(mode), numeric.comparison, judgement, result);
   return result;
 }
 
-std::optional<Met> judge_value(const ModeResult& mode, const Metric* metric, const Expectation& expectation,
+std::optional<Met> judge_value(const Measured& m, const Metric* metric, const Expectation& expectation,
                                Judgement& judgement) {
   if (const Numeric* numeric = std::get_if<Numeric>(&expectation.condition))
-    return judge_number(mode, metric, expectation.metric, *numeric, judgement);
+    return judge_number(m, metric, expectation.metric, *numeric, judgement);
   if (!judgement.got_word) return std::nullopt;
   if (const Word* word = std::get_if<Word>(&expectation.condition))
-    return Met{(*judgement.got_word == word->word) != word->negated};
+    return Met{(*judgement.got_word == word->word) != word->negated, metric->of_each_fault && !word->negated};
   const bool says_so = holds(*judgement.got_word, std::get<Text>(expectation.condition));
   judgement.got = says_so ? "it says so" : "it does not say so";
   judgement.detail = *judgement.got_word;
@@ -139,7 +147,7 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   judgement.got_value = value.number;
   judgement.got_word = value.word;
   judgement.detail = value.detail;
-  const std::optional<Met> known = judge_value(mode, metric, expectation, judgement);
+  const std::optional<Met> known = judge_value({scenario, result, mode}, metric, expectation, judgement);
   const auto unknown = [&](DoubtKind kind, const std::string& why) {
     judgement.verdict = Verdict::kUnknown;
     judgement.got += ", but " + why;

@@ -114,7 +114,8 @@ std::vector<Metric> outcome() {
                     "what detected the failure first; all failures must have been detected in this way",
                 .needs = {.fault = true, .trace = true}},
        .wanted = "",
-       .value = [](const Measured& m) { return detected_by(m.mode); }},
+       .value = [](const Measured& m) { return detected_by(m.mode); },
+       .of_each_fault = true},
   };
 }
 
