@@ -106,6 +106,23 @@ TEST(Terminal, says_which_rates_the_ports_did_not_limit) {
       << text;
   EXPECT_NE(text.find("Verdict: pass"), std::string::npos) << "nothing is expected of the rate";
 }
+TEST(Terminal, says_of_which_rate_a_recovery_is_where_the_ports_did_not_limit_it) {
+  const std::string note =
+      "migrate: * recover counts to 90 % of this job's own rate before the fault times the limit; at the "
+      "ports' full rate it may take longer";
+  RunResult result = sample_result();
+  const auto page = [&] { return written(TerminalReporter({false, 200}), sample_scenario(), result); };
+  EXPECT_EQ(page().find("recover counts"), std::string::npos) << page();
+  result.modes[1].throughput.before_gbps = 6.7;
+  EXPECT_NE(page().find(" 12.3*"), std::string::npos) << page();
+  EXPECT_NE(page().find(note), std::string::npos) << page();
+  result.modes[1].faults_unrecovered = 1;
+  EXPECT_EQ(page().find("never*"), std::string::npos) << page();
+  EXPECT_EQ(page().find(note), std::string::npos) << "there is no time: " << page();
+  result.modes[1].faults_unrecovered = 0;
+  result.modes[1].recover_ms = {};
+  EXPECT_EQ(page().find(note), std::string::npos) << "there is no time: " << page();
+}
 TEST(Golden, junit) {
   expect_golden("pass.xml", written(JunitReporter(), sample_scenario(), sample_result()));
 }

@@ -17,6 +17,10 @@ namespace {
 constexpr const char* kNone = "–";
 constexpr const char* kOfRank = "no NIC was struck";  // by a signal to a rank: nothing is missing there
 
+constexpr const char* kOwnRate =
+    "recover counts to 90 % of this job's own rate before the fault times the limit; at the ports' full rate "
+    "it may take longer";
+
 /// Writes the sections; knows colours, so that the sections need not.
 class Page {
  public:
@@ -116,8 +120,12 @@ class Page {
     print(table);
   }
 
-  /// Behind a rate that the ports did not limit; a line below the table says why.
+  /// Behind a rate that the ports did not limit, and the recovery to it; lines below the table say why.
   static std::string star(const Throughput& t) { return held_up_at_faults(t).empty() ? "" : "*"; }
+
+  static bool has_recovery(const ModeResult& mode) {
+    return mode.recover_ms.n > 0 && mode.faults_unrecovered == 0;
+  }
 
   /// "12.3", or "12.3 / 40.1" (median and maximum) of several.
   static std::string summary(const Distribution& d) {
@@ -155,7 +163,9 @@ class Page {
       const Throughput& t = mode.throughput;
       table.add({mode.mode, std::to_string(mode.faults_witnessed) + "/" + std::to_string(mode.faults_planned),
                  std::to_string(mode.faults_sampled), summary(mode.detect_ms), summary(mode.migrate_ms),
-                 (mode.faults_unrecovered > 0 ? "never" : summary(mode.recover_ms)),
+                 has_recovery(mode)            ? summary(mode.recover_ms) + star(t)
+                 : mode.faults_unrecovered > 0 ? "never"
+                                               : kNone,
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
                  t.rounds_measured > 0 ? short_number(t.retained) + star(t) : kNone,
                  t.rounds > 0 ? short_number(t.limit) : kNone,
@@ -175,8 +185,11 @@ class Page {
                              " more rounds had no effect: they fired when the job was about to end",
                          style_.columns, 4))
              << "\n";
-      if (const std::string held = held_up_at_faults(mode.throughput); !held.empty())
+      if (const std::string held = held_up_at_faults(mode.throughput); !held.empty()) {
         out_ << dim(wrap("  " + mode.mode + ": * " + held, style_.columns, 4)) << "\n";
+        if (has_recovery(mode))
+          out_ << dim(wrap("  " + mode.mode + ": * " + kOwnRate, style_.columns, 4)) << "\n";
+      }
       if (mode.faults_recovered_after_heal > 0)
         out_ << dim("  " + mode.mode + ": " + std::to_string(mode.faults_recovered_after_heal) +
                     " recovered only once healed")
