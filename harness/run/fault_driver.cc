@@ -20,8 +20,8 @@ constexpr uint64_t kSettleNs = 300 * kNsPerMs;
 constexpr uint64_t kSettleSlowNs = 1050 * kNsPerMs;  // of a NIC that is slow or late
 constexpr uint64_t kSettleIterations = 8;
 constexpr uint64_t kSteadyNs = 250 * kNsPerMs;
-constexpr uint64_t kSteadyIterations = 3;
-constexpr uint64_t kLastIterations = 12;  // more than measure/restored.h wants
+constexpr uint64_t kSteadyIterations = 12;      // more than measure/restored.h wants
+constexpr uint64_t kLeastSteadyIterations = 3;  // where twelve take longer than a phase may last
 // And no phase of it lasts longer than this (beside the faults' own durations), whatever the plugin does; or
 // than two of the scenario's stalls, where its time passes more slowly.
 constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
@@ -398,7 +398,7 @@ void FaultDriver::advance_phase(uint64_t now_ns) {
       }
       break;
     case Phase::kSteady:
-      if (is_steady(now_ns)) {
+      if (is_steady(now_ns) || (too_long && steady_iterations() >= kLeastSteadyIterations)) {
         if (last_round()) return move(Phase::kDone, now_ns);
         ++repetition_;
         arm_round(now_ns);
@@ -415,11 +415,12 @@ void FaultDriver::advance_phase(uint64_t now_ns) {
   }
 }
 
-/// Long enough, and for enough operations, to know the rate before the next round's faults.
+uint64_t FaultDriver::steady_iterations() const { return collector_.ended_by_all() - phase_iterations_; }
+
+/// Long enough, and for enough operations, to know the rate that has come back, which is the rate before the
+/// next round's faults.
 bool FaultDriver::is_steady(uint64_t now_ns) const {
-  return now_ns >= phase_since_ns_ + kSteadyNs &&
-         collector_.ended_by_all() >=
-             phase_iterations_ + (last_round() ? kLastIterations : kSteadyIterations);
+  return now_ns >= phase_since_ns_ + kSteadyNs && steady_iterations() >= kSteadyIterations;
 }
 
 bool FaultDriver::pausing(uint64_t) const {

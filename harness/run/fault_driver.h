@@ -64,6 +64,7 @@ class FaultDriver {
   void advance_phase(uint64_t now_ns);
   void give_up(uint64_t now_ns, const std::string& why);
   bool last_round() const { return repetition_ + 1 >= repeats_; }
+  uint64_t steady_iterations() const;  ///< that have ended in this phase
   bool is_steady(uint64_t now_ns) const;
   void arm_pending(uint64_t now_ns);
   bool waits_for_pending(const faultinject::Trigger& trigger) const;

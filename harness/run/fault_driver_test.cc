@@ -221,13 +221,13 @@ TEST_F(Rounds, a_channel_that_does_not_come_home_is_waited_for_so_long_and_no_lo
   EXPECT_EQ(phase(), "running");
 }
 
-TEST_F(Rounds, before_the_next_fault_the_job_runs_undisturbed_for_250_ms_and_three_operations) {
+TEST_F(Rounds, before_the_next_fault_the_job_runs_undisturbed_for_250_ms_and_twelve_operations) {
   begin_settling();
   settle(), carry_again();
   const uint64_t steady = now;
-  run(2);
+  run(11);
   tick(100 * kNsPerMs);
-  EXPECT_EQ(driver->firings().size(), 1u) << "two operations";
+  EXPECT_EQ(driver->firings().size(), 1u) << "eleven operations";
   run(1, kNsPerMs);
   tick();
   ASSERT_EQ(driver->firings().size(), 2u);
@@ -236,11 +236,31 @@ TEST_F(Rounds, before_the_next_fault_the_job_runs_undisturbed_for_250_ms_and_thr
   EXPECT_EQ(driver->firings()[0].before_from_ns, 0u);
 }
 
-TEST_F(Rounds, three_short_operations_are_not_enough) {
+TEST_F(Rounds, where_twelve_operations_take_too_long_three_are_enough) {
   begin_settling();
   settle(), carry_again();
-  run(3, kNsPerMs);
-  tick(246 * kNsPerMs);
+  run(3, 9'900 * kNsPerMs);
+  tick();
+  EXPECT_EQ(driver->firings().size(), 1u);
+  tick(301 * kNsPerMs);
+  EXPECT_EQ(driver->firings().size(), 2u);
+  EXPECT_EQ(driver->gave_up(), "");
+}
+
+TEST_F(Rounds, two_operations_in_that_time_are_not_enough) {
+  begin_settling();
+  settle(), carry_again();
+  run(2, 15'000 * kNsPerMs);
+  tick(kNsPerMs);
+  EXPECT_EQ(driver->firings().size(), 1u);
+  EXPECT_EQ(driver->gave_up(), "the job stood still before round 2");
+}
+
+TEST_F(Rounds, twelve_short_operations_are_not_enough) {
+  begin_settling();
+  settle(), carry_again();
+  run(12, kNsPerMs);
+  tick(237 * kNsPerMs);
   EXPECT_EQ(board.armed(), 1u);
   tick(kNsPerMs);
   EXPECT_EQ(board.armed(), 2u);

@@ -153,7 +153,7 @@ class FaultDriverTest : public testing::Test {
     tick();
   }
   void be_steady() {
-    run(3);
+    run(12);
     tick();
   }
 
