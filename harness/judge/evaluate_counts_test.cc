@@ -363,6 +363,22 @@ TEST_F(Pool, what_is_measured_is_pooled_over_the_jobs_that_know_it) {
   EXPECT_EQ(pool({&b, &b}).number("stall_ms"), std::nullopt);
 }
 
+TEST_F(Pool, of_what_came_back_the_worst_job_counts) {
+  ModeResult a = job({1}), b = job({1}), c = job({1});
+  a.restored = {0.99, "", 10, 10.1, 12, 20, 2, 2, 0};
+  b.restored = {0.5, "", 10, 20, 12, 30, 1, 0, 1};
+  c.restored = {{}, "it is not known", 10, 0, 12, 0, 1, 0, 0};
+  const Restored all = pool({&a, &b, &c}).restored;
+  EXPECT_DOUBLE_EQ(all.ratio.value_or(0), 0.5);
+  EXPECT_DOUBLE_EQ(all.after_ms, 20);
+  EXPECT_EQ(all.operations_after, 30u);
+  EXPECT_EQ(all.rounds, 4u);
+  EXPECT_EQ(all.rounds_home, 2u);
+  EXPECT_EQ(all.rounds_late, 1u);
+  EXPECT_EQ(all.why_not, "it is not known");
+  EXPECT_EQ(pool({&a}).restored.rounds, 2u);
+}
+
 TEST_F(Pool, times_are_means_over_all_iterations) {
   const ModeResult a = job({10, 20}), b = job({60});
   const ModeResult all = pool({&a, &b});

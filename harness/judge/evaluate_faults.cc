@@ -315,9 +315,8 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
       round.not_healed = identity(scenario, strike).name;
     round.healed_ns = std::max(round.healed_ns, strike.healed_ns);
   }
-  std::string why = "there was no fault", missing;
-  std::vector<Interval> repaired;
-  size_t healed = 0, home = 0, late = 0;
+  std::string why = "there was no fault";
+  std::vector<Restored> healed;
   const uint64_t first_ns = rounds.empty() ? 0 : rounds.begin()->second.struck_ns;
   const uint64_t bound_ns =
       uint64_t(1e6 * std::max(kHomeBoundMs, kHomeOperations * operation_ms(job.record, 0, first_ns)));
@@ -330,27 +329,23 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
       why = not_healed + " was still there when the job ended";
       continue;
     }
-    ++healed;
+    const std::string name = rounds.size() > 1 ? "round " + std::to_string(round->first + 1) + ": " : "";
+    Restored& of_round = healed.emplace_back();
     const auto home_ns = home_since(job.trace, until_ns, why);
     const uint64_t at_latest_ns = healed_ns + bound_ns;
     if (home_ns && std::max(*home_ns, healed_ns) <= at_latest_ns) {
-      ++home;
-      repaired.push_back({std::max(*home_ns, healed_ns), until_ns});
+      of_round = restored(job.record.operations, first_ns, {std::max(*home_ns, healed_ns), until_ns}, name);
+      of_round.rounds_home = 1;
     } else if (until_ns > at_latest_ns) {
-      ++late;
-      repaired.push_back({at_latest_ns, until_ns});
-    } else if (missing.empty()) {
-      missing = (rounds.size() > 1 ? "round " + std::to_string(round->first + 1) + ": " : "") + why;
+      of_round = restored(job.record.operations, first_ns, {at_latest_ns, until_ns}, name);
+      of_round.rounds_late = 1;
+    } else {
+      of_round.why_not = name + why;
     }
+    of_round.rounds = 1;
   }
-  if (repaired.empty())
-    mode.restored.why_not = missing.empty() ? why : missing;
-  else
-    mode.restored = restored(job.record.operations, first_ns, repaired);
-  if (!missing.empty() && mode.restored.why_not.empty()) mode.restored.why_not = missing;
-  mode.restored.rounds = healed;
-  mode.restored.rounds_home = home;
-  mode.restored.rounds_late = late;
+  mode.restored = worst_of(healed);
+  if (healed.empty()) mode.restored.why_not = why;
 }
 
 }  // namespace

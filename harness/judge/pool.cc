@@ -8,6 +8,7 @@
 
 #include "harness/judge/fault_times.h"
 #include "harness/judge/metric.h"
+#include "harness/measure/restored.h"
 
 namespace r2bench {
 namespace {
@@ -176,6 +177,9 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   if (jobs.size() > 1) {
     summarize_times(all);
     all.throughput = mean_of(jobs);
+    std::vector<Restored> restored;
+    for (const ModeResult* job : jobs) restored.push_back(job->restored);
+    all.restored = worst_of(restored);
     pool_measured(all, jobs);
   }
   average_row(all);

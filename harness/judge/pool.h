@@ -10,8 +10,8 @@
 namespace r2bench {
 
 /// Worst outcome, sums of counts, all iterations, all faults (rounds count on from job to job) and their
-/// times; rates are means. Timelines stand one behind the other. Which NICs came back (`restored`) is the
-/// first job's.
+/// times; rates are means. What came back (`restored`) is the worst job's. Timelines stand one behind the
+/// other.
 ModeResult pool(const std::vector<const ModeResult*>& jobs);
 
 }  // namespace r2bench

@@ -121,15 +121,48 @@ TEST_F(AfterFailback, nothing_counts_before_the_last_fault_is_healed) {
   EXPECT_EQ(result().restored.why_not, "only 9 operations once everything was repaired; 10 are wanted");
 }
 
-TEST_F(AfterFailback, rounds_count_together) {
+TEST_F(AfterFailback, the_round_that_stays_slow_counts) {
+  for (size_t slow : {0, 1, 2}) {
+    job.record = {};
+    job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+    job.firings.clear();
+    run(0, 1500, 100, 10);
+    lose_nic0(1500, 2700);
+    strike(1555).healed_ns = at(2100);
+    double now = 2700;
+    for (size_t round : {0, 1, 2}) {
+      if (round > 0) {
+        operation(now, now + 700);
+        strike(now + 1, 0, round).healed_ns = at(now + 600);
+        now += 700;
+      }
+      const double length = round == slow ? 200 : 100;
+      run(now, now + 11 * length, length, length / 10);
+      now += 11 * length;
+    }
+    const Restored restored = result().restored;
+    EXPECT_DOUBLE_EQ(restored.ratio.value_or(0), 0.5)
+        << "round " << slow + 1 << " of 3: " << restored.why_not;
+    EXPECT_DOUBLE_EQ(restored.after_ms, 200);
+    EXPECT_EQ(restored.operations_after, 11u) << "of that round";
+    EXPECT_EQ(restored.rounds_home, 3u);
+    EXPECT_EQ(restored.why_not, "");
+  }
+}
+
+TEST_F(AfterFailback, a_round_of_few_operations_is_missing) {
   run(2700, 3300, 100, 10);
   strike(3300, 0, 1);
   operation(3300, 4000);
-  EXPECT_EQ(result().restored.why_not, "only 6 operations once everything was repaired; 10 are wanted");
+  EXPECT_EQ(result().restored.why_not,
+            "round 1: only 6 operations once everything was repaired; 10 are wanted");
+  EXPECT_FALSE(result().restored.ratio);
   job.firings[1].healed_ns = at(3500);
-  run(4000, 4600, 100, 10);
-  EXPECT_DOUBLE_EQ(result().restored.ratio.value_or(0), 1);
-  EXPECT_EQ(result().restored.operations_after, 12u);
+  run(4000, 5100, 100, 10);
+  const Restored restored = result().restored;
+  EXPECT_DOUBLE_EQ(restored.ratio.value_or(0), 1) << "that of round 2";
+  EXPECT_EQ(restored.operations_after, 11u);
+  EXPECT_EQ(restored.why_not, "round 1: only 6 operations once everything was repaired; 10 are wanted");
 }
 
 TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_lists_it) {

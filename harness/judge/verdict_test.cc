@@ -113,6 +113,14 @@ TEST_F(VerdictTest, a_rate_that_does_not_come_back_after_failback_fails) {
   EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail);
   migrate().restored = {0.99, "round 2: 1 ends of channels were not home again", 34.0, 34.3, 40, 60, 2, 1, 0};
   EXPECT_EQ(of("migrate.restored").verdict, Verdict::kUnknown) << "of round 2 nothing is known";
+  migrate().restored.rounds_home = 2;
+  migrate().restored.why_not = "round 2: only 9 operations once everything was repaired; 10 are wanted";
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kUnknown);
+  EXPECT_EQ(of("migrate.restored").got, migrate().restored.why_not);
+  migrate().restored.why_not = "";
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kPass);
+  EXPECT_EQ(of("migrate.restored").got,
+            "0.990 (worst of 2 rounds: median of 60 operations: 34.3 ms, of 40 before: 34.0 ms)");
   migrate().restored.rounds_late = 1;
   EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail) << "a channel that stays away is not restored";
 }

@@ -2,6 +2,7 @@
 #include "harness/measure/restored.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "harness/measure/statistics.h"
@@ -49,16 +50,14 @@ std::optional<uint64_t> home_since(const std::vector<RankEvent>& trace, uint64_t
   return since_ns;
 }
 
-Restored restored(const std::vector<OperationSpan>& operations, uint64_t first_fault_ns,
-                  const std::vector<Interval>& repaired) {
+Restored restored(const std::vector<OperationSpan>& operations, uint64_t first_fault_ns, Interval repaired,
+                  const std::string& round) {
   std::vector<double> before, after;
   for (const OperationSpan& operation : operations) {
     if (!operation.complete) continue;
     const double ms = double(operation.span.end_ns - operation.span.begin_ns) / 1e6;
     if (operation.span.end_ns <= first_fault_ns) before.push_back(ms);
-    if (std::any_of(repaired.begin(), repaired.end(), [&](const Interval& time) {
-          return operation.span.begin_ns >= time.begin_ns && operation.span.end_ns <= time.end_ns;
-        }))
+    if (operation.span.begin_ns >= repaired.begin_ns && operation.span.end_ns <= repaired.end_ns)
       after.push_back(ms);
   }
   Restored result;
@@ -70,11 +69,28 @@ Restored restored(const std::vector<OperationSpan>& operations, uint64_t first_f
     result.why_not = "only " + std::to_string(before.size()) + " operations before the first fault; " +
                      std::to_string(kLeastOperations) + " are wanted";
   else if (after.size() < kLeastOperations)
-    result.why_not = "only " + std::to_string(after.size()) + " operations once everything was repaired; " +
-                     std::to_string(kLeastOperations) + " are wanted";
+    result.why_not = round + "only " + std::to_string(after.size()) +
+                     " operations once everything was repaired; " + std::to_string(kLeastOperations) +
+                     " are wanted";
   else if (result.after_ms > 0)
     result.ratio = result.before_ms / result.after_ms;
   return result;
+}
+
+Restored worst_of(const std::vector<Restored>& all) {
+  if (all.empty()) return {};
+  const auto known = [](const Restored& each) { return each.ratio.value_or(HUGE_VAL); };
+  Restored worst = *std::min_element(
+      all.begin(), all.end(), [&](const Restored& a, const Restored& b) { return known(a) < known(b); });
+  worst.why_not.clear();
+  worst.rounds = worst.rounds_home = worst.rounds_late = 0;
+  for (const Restored& each : all) {
+    if (worst.why_not.empty()) worst.why_not = each.why_not;
+    worst.rounds += each.rounds;
+    worst.rounds_home += each.rounds_home;
+    worst.rounds_late += each.rounds_late;
+  }
+  return worst;
 }
 
 }  // namespace r2bench

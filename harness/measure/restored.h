@@ -24,8 +24,12 @@ inline constexpr size_t kLeastOperations = 10;
 std::optional<uint64_t> home_since(const std::vector<RankEvent>& trace, uint64_t until_ns, std::string& why);
 
 /// Times of operations decide, by their medians: those that had ended by `first_fault_ns`, and those that
-/// lie wholly in one of the times `repaired` (a job whose faults are repeated has several).
-Restored restored(const std::vector<OperationSpan>& operations, uint64_t first_fault_ns,
-                  const std::vector<Interval>& repaired);
+/// lie wholly in the time `repaired` of a round. `round` stands before the reason why that round is missing.
+Restored restored(const std::vector<OperationSpan>& operations, uint64_t first_fault_ns, Interval repaired,
+                  const std::string& round = "");
+
+/// Several rounds or jobs as one: the ratio, and the times and operations behind it, are those of the worst
+/// one that is known; `why_not` tells of the first one that is not. Rounds are added up.
+Restored worst_of(const std::vector<Restored>& all);
 
 }  // namespace r2bench

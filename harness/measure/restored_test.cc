@@ -112,7 +112,7 @@ Restored of(const std::vector<double>& after, double repaired_ms = 320) {
   std::vector<double> lengths(12, 10.0);
   lengths.insert(lengths.end(), 10, 20.0);
   lengths.insert(lengths.end(), after.begin(), after.end());
-  return restored(back_to_back(lengths), at(125), {{at(repaired_ms), at(100'000)}});
+  return restored(back_to_back(lengths), at(125), {at(repaired_ms), at(100'000)});
 }
 
 TEST(Restored, compares_the_median_after_with_the_median_before) {
@@ -135,16 +135,42 @@ TEST(Restored, counts_whole_operations_only) {
   EXPECT_EQ(result.operations_after, 19u) << "one had begun before everything was repaired";
   auto operations = back_to_back(std::vector<double>(40, 10.0));
   operations.back().complete = false;
-  EXPECT_EQ(restored(operations, at(105), {{at(200), at(400)}}).operations_after, 19u);
-  EXPECT_EQ(restored(operations, at(105), {{at(200), at(400)}}).operations_before, 10u);
+  EXPECT_EQ(restored(operations, at(105), {at(200), at(400)}).operations_after, 19u);
+  EXPECT_EQ(restored(operations, at(105), {at(200), at(400)}).operations_before, 10u);
 }
 
-TEST(Restored, takes_the_operations_of_all_rounds_together) {
-  const auto operations = back_to_back(std::vector<double>(40, 10.0));
-  EXPECT_EQ(restored(operations, at(105), {{at(200), at(260)}}).operations_after, 6u);
-  const Restored both = restored(operations, at(105), {{at(200), at(260)}, {at(295), at(400)}});
-  EXPECT_EQ(both.operations_after, 16u);
-  EXPECT_DOUBLE_EQ(both.ratio.value_or(0), 1);
+Restored round_of(std::optional<double> ratio, const char* why_not = "", size_t operations_after = 20) {
+  return {ratio, why_not, 10, ratio ? 10 / *ratio : 0, 12, operations_after, 1, 1, 0};
+}
+
+TEST(Restored, is_that_of_the_worst_round) {
+  const Restored worst = worst_of({round_of(0.99), round_of(0.5, "", 11), round_of(1.01)});
+  EXPECT_DOUBLE_EQ(worst.ratio.value_or(0), 0.5);
+  EXPECT_DOUBLE_EQ(worst.after_ms, 20);
+  EXPECT_EQ(worst.operations_after, 11u);
+  EXPECT_EQ(worst.rounds, 3u);
+  EXPECT_EQ(worst.rounds_home, 3u);
+  EXPECT_EQ(worst.why_not, "");
+}
+
+TEST(Restored, says_which_round_is_missing) {
+  for (const auto& rounds : {std::vector{round_of(0.9), round_of({}, "round 2"), round_of({}, "round 3")},
+                             std::vector{round_of({}, "round 2"), round_of(0.9), round_of({}, "round 3")}}) {
+    const Restored worst = worst_of(rounds);
+    EXPECT_DOUBLE_EQ(worst.ratio.value_or(0), 0.9);
+    EXPECT_EQ(worst.why_not, "round 2");
+    EXPECT_EQ(worst.rounds, 3u);
+  }
+}
+
+TEST(Restored, is_not_known_where_no_round_was_measured) {
+  const Restored none = worst_of({round_of({}, "round 1"), round_of({}, "round 2")});
+  EXPECT_FALSE(none.ratio);
+  EXPECT_EQ(none.why_not, "round 1");
+  Restored late = round_of(0.5);
+  late.rounds_home = 0, late.rounds_late = 1;
+  EXPECT_EQ(worst_of({late, late, round_of(1)}).rounds_late, 2u);
+  EXPECT_EQ(worst_of({late, late, round_of(1)}).rounds_home, 1u);
 }
 
 TEST(Restored, is_not_known_from_a_few_operations) {
@@ -152,7 +178,7 @@ TEST(Restored, is_not_known_from_a_few_operations) {
   EXPECT_FALSE(few_after.ratio);
   EXPECT_EQ(few_after.why_not, "only 9 operations once everything was repaired; 10 are wanted");
   const Restored few_before =
-      restored(back_to_back(std::vector<double>(40, 10.0)), at(95), {{at(200), at(400)}});
+      restored(back_to_back(std::vector<double>(40, 10.0)), at(95), {at(200), at(400)});
   EXPECT_FALSE(few_before.ratio);
   EXPECT_EQ(few_before.why_not, "only 9 operations before the first fault; 10 are wanted");
 }

@@ -66,10 +66,11 @@ struct Throughput {
   bool settled() const { return rounds > 0 && rounds_settled == rounds; }
 };
 
-/// The rate once everything was repaired, against the rate before the first fault; medians of operations.
+/// The rate once everything was repaired, against the rate before the first fault; medians of operations. Of
+/// several rounds the worst one that was measured.
 struct Restored {
   std::optional<double> ratio;         ///< nullopt: `why_not`
-  std::string why_not;                 ///< also: why a round is missing from the ratio
+  std::string why_not;                 ///< also: why a round is missing
   double before_ms = 0, after_ms = 0;  ///< median time of an operation; 0 when there was none
   size_t operations_before = 0, operations_after = 0;
   size_t rounds = 0;       ///< whose faults were all healed, or were not and should have been

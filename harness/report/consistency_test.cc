@@ -138,6 +138,7 @@ TEST_F(Consistency, rates_are_those_beside_them) {
   json["runs"][1]["metrics"]["restored"]["before_ms"] = 10;
   json["runs"][1]["metrics"]["restored"]["after_ms"] = 20;
   json["runs"][1]["metrics"]["restored"]["ratio"] = 1;
+  json["runs"][1]["metrics"]["restored"]["why_not"] = nullptr;
   json["runs"][1]["metrics"]["values"]["restored"] = 1;
   for (const char* side : {"operations_before", "operations_after"})
     json["runs"][1]["metrics"]["restored"][side] = 60;

@@ -57,14 +57,16 @@ Value retained(const ModeResult& mode) {
 Value restored(const ModeResult& mode) {
   const Restored& r = mode.restored;
   const std::string ratio =
-      r.ratio ? fixed(*r.ratio, 3) + " (median of " + std::to_string(r.operations_after) +
-                    " operations: " + milliseconds(r.after_ms) + ", of " +
-                    std::to_string(r.operations_before) + " before: " + milliseconds(r.before_ms) + ")"
-              : "";
+      r.ratio
+          ? fixed(*r.ratio, 3) + " (" +
+                (r.rounds > 1 ? "worst of " + std::to_string(r.rounds) + " rounds: " : "") + "median of " +
+                std::to_string(r.operations_after) + " operations: " + milliseconds(r.after_ms) + ", of " +
+                std::to_string(r.operations_before) + " before: " + milliseconds(r.before_ms) + ")"
+          : "";
   if (r.rounds_late > 0)
     return never("not every channel was home in time in " + rounds_of(r.rounds_late, r.rounds) +
                  (ratio.empty() ? "" : ": " + ratio));
-  if (!r.ratio || r.rounds_home < r.rounds)
+  if (!r.ratio || r.rounds_home < r.rounds || !r.why_not.empty())
     return Value::none(r.why_not.empty() ? "not measured" : r.why_not);
   return Value::of(*r.ratio, ratio);
 }
@@ -93,7 +95,8 @@ std::vector<Metric> rates() {
        .doubt = rate_doubt},
       {.info = {.name = "restored",
                 .meaning = "rate once everything is repaired, divided by the rate before the first fault "
-                           "(from medians of operation times); 0 if a channel did not fail back in time",
+                           "(from medians of operation times), in the worst round; 0 if a channel did not "
+                           "fail back in time",
                 .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },
