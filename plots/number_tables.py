@@ -342,16 +342,17 @@ def head_to_head_cost_spread(results):
     return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "ratio to NCCL's IB", "95 % interval of the ratio", "busbw (GB/s)", "CPU (s)"], lines)
 
 
-FOUR_GPUS = {"head_to_head_four_gpus": "ib", "head_to_head_four_gpus_unmerged": "ib_unmerged"}  # what each has of NCCL's IB transport
+# By what NCCL's IB transport has: sets whose seeds differ.
+FOUR_GPUS = {"ib": ("head_to_head_four_gpus",), "ib_unmerged": ("head_to_head_four_gpus_unmerged", "head_to_head_four_gpus_mode2")}
 
 
 def four_gpus(results):
     """[(NCCL's IB transport, transport, its rows, their times over that transport's row of the same seed)] at 256 MiB."""
     found = []
-    for name, theirs in FOUR_GPUS.items():
-        times = {row["seed"]: float(row["before_ms"]) for row in rows_of(results, "head_to_head", name) if row["transport"] == theirs}
+    for theirs, sets in FOUR_GPUS.items():
+        times = {row["seed"]: float(row["before_ms"]) for row in rows_of(results, "head_to_head", *sets) if row["transport"] == theirs}
         found += [(theirs, transport, rows, [float(row["before_ms"]) / times[row["seed"]] for row in rows])
-                  for (_, transport), rows in by_transport(results, "cost", "bytes", measured=(name,))]
+                  for (_, transport), rows in by_transport(results, "cost", "bytes", measured=sets)]
     return found
 
 
