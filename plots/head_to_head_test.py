@@ -84,6 +84,7 @@ class HeadToHead(unittest.TestCase):
 
     def test_all_seeds_of_all_sets_are_drawn_and_the_foot_names_the_machines(self):
         table = head_to_head.of_results(os.path.join(HERE, "..", "results"))
+        self.assertEqual({row["set"] for row in table["rows"] if "four_gpus" in row["set"]}, set(), "nodes of several ranks have a table of their own")
         self.assertEqual({row["seed"] for row in table["rows"] if row["table"] == "faults"}, {1, 2, 3})
         figure = head_to_head.draw_stall(table)
         self.assertEqual(len(style.drawn(figure)["data:stall:r2ccl_balance:on"]),

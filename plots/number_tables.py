@@ -344,6 +344,7 @@ def head_to_head_cost_spread(results):
 
 # By what NCCL's IB transport has: sets whose seeds differ.
 FOUR_GPUS = {"ib": ("head_to_head_four_gpus",), "ib_unmerged": ("head_to_head_four_gpus_unmerged", "head_to_head_four_gpus_mode2")}
+FOUR_GPUS_SETS = {name for sets in FOUR_GPUS.values() for name in sets}
 
 
 def four_gpus(results):
