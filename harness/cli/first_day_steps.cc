@@ -65,7 +65,7 @@ std::vector<FirstDayStep> steps_without_load() {
 
 std::vector<FirstDayStep> steps_with_traffic() {
   FirstDayStep traffic_class =
-      scenario("traffic_class", "NCCL_IB_TC and NCCL_IB_SL on every path, including the backup", {2, 2},
+      scenario("traffic_class", "NCCL_IB_TC and NCCL_IB_SL on every path, standby paths included", {2, 2},
                "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)", "nic_down");
   traffic_class.command = "NCCL_IB_TC=106 NCCL_IB_SL=3 " + traffic_class.command;
   return {
