@@ -45,6 +45,12 @@ void count_fired(FaultEntry& fault, PhaseAndRound seen) {
   if (seen.phase == Phase::kFired) raise_to(fault.times_fired, seen.round + 1);
 }
 
+bool strikes_used_up(const FaultEntry& fault, uint32_t round) {
+  if (fault.limit == 0 || fault.limit == kAllStrikes) return false;
+  const uint64_t word = fault.strikes.load();
+  return word >> 32 == round && (word & 0xffffffff) >= fault.limit;
+}
+
 // When the trigger of a fault armed for `round` is or was met by time alone; 0: not by time, or not yet known.
 uint64_t due_of(const Board& board, const FaultEntry& fault, uint32_t round) {
   if (round > 0) return fault.every_ns != 0 ? fault.triggered_ns.load() + round * fault.every_ns : 0;
@@ -183,10 +189,10 @@ bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now) {
   return fault.phase.move(seen, Phase::kHealed);  // or it is healed: there is no later round
 }
 
-void finish_round(FaultEntry& fault, uint32_t round) {
+bool finish_round(FaultEntry& fault, uint32_t round) {
   const PhaseAndRound seen{Phase::kFired, round};
   count_fired(fault, seen);
-  if (round + 1 < fault.rounds) fault.phase.next_round(seen);
+  return round + 1 < fault.rounds && fault.phase.next_round(seen);
 }
 
 bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {
@@ -197,7 +203,11 @@ bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {
   uint64_t taken = 0;
   do {
     taken = word >> 32 == round ? word & 0xffffffff : 0;
-    if (word >> 32 > round || taken >= fault.limit) return false;
+    if (word >> 32 > round) return false;
+    if (taken >= fault.limit) {
+      finish_round(fault, in_round);  // whoever took the last strike may have been killed before it did
+      return false;
+    }
   } while (!fault.strikes.compare_exchange_weak(word, round << 32 | (taken + 1)));
   last = taken + 1 == fault.limit;
   return true;
@@ -222,6 +232,11 @@ uint64_t advance(Board& board, uint64_t now, bool& changed) {
       }
       changed |= to_fired(fault, seen, now);
       seen = fault.phase.both();
+    }
+    if (seen.phase == Phase::kFired && strikes_used_up(fault, seen.round) && finish_round(fault, seen.round)) {
+      changed = true;
+      next = now;  // it may have become due anew
+      continue;
     }
     if (seen.phase == Phase::kFired && fault.duration_ns != 0) {
       // The first round lasts from its effect on, later ones from their firing on.

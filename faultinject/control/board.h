@@ -226,9 +226,11 @@ bool heal_now(FaultEntry& fault, uint64_t now);
 bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now);
 
 // A fault that ends by itself has done all that it does in `round`: armed for the next one, if there is one.
-void finish_round(FaultEntry& fault, uint32_t round);
+// True if this call armed it. Anybody who knows that the round is used up may call it.
+bool finish_round(FaultEntry& fault, uint32_t round);
 
-// May it strike once more in `round`? Counts that strike; `last` is set when it was the round's last.
+// May it strike once more in `round`? Counts that strike; `last` is set when it was the round's last. A call
+// that finds all strikes taken ends the round, because the process that took the last one may be dead.
 bool take_strike(FaultEntry& fault, uint32_t round, bool& last);
 
 // Has the owner of the board gone without healing?

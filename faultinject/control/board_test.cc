@@ -310,6 +310,68 @@ TEST_F(BoardTest, strikes_are_counted_per_round_whoever_takes_them) {
   }
 }
 
+class LastStrikeTest : public BoardTest {
+ protected:
+  /// A child takes the only strike of the round and is killed before it ends that round.
+  static void killed_after_its_strike(FaultEntry& entry) {
+    const pid_t child = fork();
+    if (child == 0) {
+      bool last = false;
+      const bool taken = take_strike(entry, 0, last);
+      if (!taken || !last) _exit(1);
+      kill(getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    ASSERT_EQ(entry.phase.load(), Phase::kFired);
+    ASSERT_EQ(entry.phase.both().round, 0u);
+  }
+};
+
+TEST_F(LastStrikeTest, a_process_killed_after_the_last_strike_does_not_stop_the_repeats) {
+  FaultSpec armed = upon("x", "post_fail");
+  armed.repeat = 3;
+  const uint32_t id = host.arm(armed);
+  FaultEntry& entry = board->faults[id - 1];
+  ASSERT_TRUE(offer_event(*board, "x", 0, 1000));
+  ASSERT_NO_FATAL_FAILURE(killed_after_its_strike(entry));
+  entry.times_fired.store(0);  // it had not counted the round either
+  bool last = false;
+  EXPECT_FALSE(take_strike(entry, 0, last));
+  EXPECT_FALSE(last) << "it was the dead process's";
+  EXPECT_EQ(entry.phase.load(), Phase::kArmed);
+  EXPECT_EQ(entry.phase.both().round, 1u);
+  EXPECT_EQ(host.state(id).rounds, 1u);
+  EXPECT_FALSE(take_strike(entry, 0, last));
+  EXPECT_EQ(entry.phase.both().round, 1u) << "a round ends once";
+  EXPECT_FALSE(advance_to(1500));
+  EXPECT_EQ(host.state(id).witnesses, 0u) << "nobody saw a call of the dead process fail";
+
+  ASSERT_TRUE(offer_event(*board, "x", 0, 2000));
+  EXPECT_TRUE(take_strike(entry, 1, last));
+  EXPECT_TRUE(last);
+  EXPECT_EQ(host.state(id).recent_ns, (std::vector<uint64_t>{1000, 2000}));
+}
+
+TEST_F(LastStrikeTest, the_next_round_comes_at_its_time_though_nobody_asks_for_a_strike) {
+  FaultSpec armed = upon("x", "post_fail");
+  armed.repeat = 2;
+  armed.every = 2s;
+  FaultEntry& entry = board->faults[host.arm(armed) - 1];
+  ASSERT_TRUE(offer_event(*board, "x", 0, 1000));
+  ASSERT_NO_FATAL_FAILURE(killed_after_its_strike(entry));
+  EXPECT_TRUE(advance_to(5000));
+  EXPECT_EQ(entry.phase.load(), Phase::kArmed);
+  EXPECT_EQ(entry.phase.both().round, 1u);
+  EXPECT_FALSE(advance_to(1000 + 1999999999));
+  EXPECT_TRUE(advance_to(1000 + 2000000000));
+  EXPECT_EQ(entry.phase.load(), Phase::kFired);
+  bool last = false;
+  EXPECT_TRUE(take_strike(entry, 1, last));
+  EXPECT_FALSE(advance_to(9000000000)) << "the last round stays until it is healed";
+}
+
 // A process that decided for one round and comes late must not act in the next one.
 TEST_F(BoardTest, a_step_is_taken_only_from_the_round_that_was_seen) {
   FaultSpec armed = spec("post_fail");

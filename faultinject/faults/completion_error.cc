@@ -39,7 +39,8 @@ class CompletionError : public Fault {
       return;
     bool last = false;
     const auto [phase, seen] = entry().phase.both();
-    if (phase != Phase::kFired || !take_strike(entry(), seen, last)) return;
+    if (phase != Phase::kFired) return;
+    if (!take_strike(entry(), seen, last)) return context.round_is_over(*this, seen);
     sent.spoiled = entry().status;
     sent.spoiled_by = id();
     // Its effect, and t0, is the completion.

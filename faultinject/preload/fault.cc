@@ -38,10 +38,11 @@ void Fault::lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now
 bool Fault::strike_counted(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
   bool last = false;
   const auto [phase, seen] = entry_.phase.both();
-  if (phase != Phase::kFired || !take_strike(entry_, seen, last)) return false;
-  struck(context, effect, qp_num, value, now);
-  if (last) context.round_is_over(*this, seen);
-  return true;
+  if (phase != Phase::kFired) return false;
+  const bool taken = take_strike(entry_, seen, last);
+  if (taken) struck(context, effect, qp_num, value, now);
+  if (last || !taken) context.round_is_over(*this, seen);
+  return taken;
 }
 
 bool selects(const FaultEntry& entry, const QueuePair& qp) {
