@@ -255,6 +255,12 @@ void took_effect(FaultEntry& fault, uint64_t time_ns);
 bool claim(Board& board, uint64_t key);
 bool claimed(const Board& board, uint64_t key);
 
+// The key of the strike at a NIC in one round of a fault.
+constexpr uint64_t strike_key(uint32_t fault_id, uint32_t round, uint32_t node, uint32_t nic) {
+  static_assert(kMaxFaults < 1 << 16 && kMaxNodes <= 1 << 8 && kMaxNics <= 1 << 8);  // a round has 32 bits
+  return uint64_t(fault_id) << 48 | uint64_t(round) << 16 | uint64_t(node) << 8 | nic;
+}
+
 struct WitnessFields {
   uint32_t fault_id;
   uint64_t time_ns;

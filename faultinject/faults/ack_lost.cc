@@ -43,7 +43,7 @@ class AckLost : public Fault {
     }
     const bool each = entry().selector == SelectorKind::kAll;
     if (!each) done_in_ = round + 1;
-    if (!each && !claim_nic(context, *this)) return true;
+    if (!each && !claim_only_strike(context, *this)) return true;
     const bool shown = context.lose_ack(qp, *this, wc, now, entry().own[kReport] != 0);
     if (!each) context.round_is_over(*this, round);
     return shown;

@@ -83,5 +83,17 @@ TEST_F(AckLostTest, after_retries_it_is_shown_when_they_are_exhausted) {
   EXPECT_GE(wcs[0].at_ns - board.state(id).t0_ns + 1'000'000, retry_window_ns(14, 1));
 }
 
+TEST_F(AckLostTest, a_process_killed_before_the_strike_that_it_has_claimed_does_not_stop_the_repeats) {
+  const uint32_t id = arm("{target: node0/nic0, kind: ack_lost, at: {wr: 2}, repeat: 2}");
+  ASSERT_NO_FATAL_FAILURE(claim_first_strike(id));
+  start();
+  for (int i = 1; i <= 4; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 4096 0");
+    EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, i == 4 ? kRetryExceeded : kSuccess) << i;
+  }
+  EXPECT_EQ(board.state(id).rounds, 2u);
+  EXPECT_EQ(count(id, Effect::kWcRewritten), 1u);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

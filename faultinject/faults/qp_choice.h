@@ -76,7 +76,7 @@ class QpStrike : public Fault {
   bool attempt(Context& context, QueuePair& qp, uint64_t now) {
     if (by_traffic(entry())) {
       done_ = true;
-      if (!claim_nic(context, *this)) return false;
+      if (!claim_only_strike(context, *this)) return false;
     }
     return strike(context, qp, now);
   }

@@ -214,5 +214,18 @@ TEST_F(QpErrorTest, every_third_wr_as_often_as_the_plan_says) {
   EXPECT_EQ(board.state(id).rounds, 2u);
 }
 
+TEST_F(QpErrorTest, a_process_killed_before_the_strike_that_it_has_claimed_does_not_stop_the_repeats) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 2}");
+  ASSERT_NO_FATAL_FAILURE(claim_first_strike(id));
+  start();
+  for (int i = 1; i <= 6; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, i == 6 ? kFlushed : kSuccess) << i;
+    EXPECT_EQ(board.state(id).t0_ns != 0, i == 6) << i;
+  }
+  EXPECT_EQ(board.state(id).rounds, 2u);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 1u);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

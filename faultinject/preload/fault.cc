@@ -54,9 +54,15 @@ bool claim_nic(Context& context, const Fault& fault) {
 }
 
 bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic) {
-  static_assert(kMaxFaults < 1 << 16 && kMaxNodes <= 1 << 8 && kMaxNics <= 1 << 8);  // a round has 32 bits
-  return claim(context.board(),
-               uint64_t(fault.id()) << 48 | uint64_t(fault.round) << 16 | uint64_t(node) << 8 | nic);
+  return claim(context.board(), strike_key(fault.id(), fault.round, node, nic));
+}
+
+bool claim_only_strike(Context& context, Fault& fault) {
+  if (claim_nic(context, fault)) return true;
+  // Not where the table of claims is full: then nobody strikes.
+  if (claimed(context.board(), strike_key(fault.id(), fault.round, context.node(), context.nic())))
+    context.round_is_over(fault, fault.round);
+  return false;
 }
 
 std::unique_ptr<Fault> make_fault(FaultEntry& entry) {

@@ -131,4 +131,8 @@ bool selects(const FaultEntry& entry, const QueuePair& qp);
 bool claim_nic(Context& context, const Fault& fault);
 bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic);
 
+// The same for a fault whose round is over with the strike at its NIC. Where the strike is another process's,
+// this one ends the round, because that one may be dead.
+bool claim_only_strike(Context& context, Fault& fault);
+
 }  // namespace faultinject

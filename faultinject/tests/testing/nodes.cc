@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
@@ -13,6 +14,8 @@
 #include <cstring>
 #include <memory>
 #include <sstream>
+
+#include "faultinject/control/board.h"
 
 extern char** environ;
 
@@ -245,6 +248,15 @@ bool Nodes::witnessed(uint32_t id, Effect effect, const std::string& node) const
   for (const Witness& witness : board.witnesses(id))
     if (witness.effect == effect && (node.empty() || witness.node == node)) return true;
   return false;
+}
+
+void Nodes::claim_first_strike(uint32_t id) const {
+  const int fd = open(board.path().c_str(), O_RDWR | O_CLOEXEC);
+  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  ASSERT_NE(memory, MAP_FAILED);
+  EXPECT_TRUE(claim(*static_cast<Board*>(memory), strike_key(id, 0, 0, 0)));
+  munmap(memory, sizeof(Board));
 }
 
 uint64_t Nodes::value(uint32_t id, Effect effect) const {

@@ -90,6 +90,8 @@ class Nodes : public ::testing::Test {
   bool took_effect_within(uint32_t id, int ms) const;
   bool witnessed(uint32_t id, Effect effect, const std::string& node = "") const;
   size_t count(uint32_t id, Effect effect) const;
+  // As by a process that is killed after it has claimed the strike at node0/nic0 in the first round.
+  void claim_first_strike(uint32_t id) const;
   // The value of its first record of that effect; UINT64_MAX where there is none.
   uint64_t value(uint32_t id, Effect effect) const;
 
