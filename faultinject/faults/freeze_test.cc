@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "faultinject/tests/testing/nodes.h"
+#include "harness/vhca/process/limits.h"
 
 namespace faultinject::testing {
 namespace {
@@ -161,6 +162,56 @@ TEST_F(FreezeTest, healing_wakes_a_sleeper_whose_send_was_completed_before) {
   }
   EXPECT_EQ(a->qp_state(0), kRts);
   EXPECT_EQ(a->ask("close"), "ok");
+}
+
+// A program may have as much work under way as its completion queue has entries.
+class FullQueueTest : public FreezeTest {
+ protected:
+  void fill(int first) {
+    for (int i = first; i < first + 16; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+    ASSERT_TRUE(eventually([&] { return fabric.counters("node1", 0).rx_messages == uint64_t(first + 15); }));
+  }
+  void healed_beside_a_full_queue() {
+    for (int round = 0; round < 3; round++) {
+      ASSERT_NO_FATAL_FAILURE(fill(32 * round + 1));
+      const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+      ASSERT_TRUE(took_effect_within(id, 5000));
+      a->tell("sleep 0 send 16 20000");
+      EXPECT_TRUE(a->is_silent(50));
+      board.heal(id);
+      const std::string last = " " + std::to_string(32 * round + 16) + ":" + std::to_string(kSuccess) + ":";
+      EXPECT_NE(a->hear().find(last), std::string::npos);
+      ASSERT_NO_FATAL_FAILURE(fill(32 * round + 17));
+      EXPECT_EQ(a->ask("event 50"), "none");
+      const auto wcs = a->poll(0, 16, 10000);
+      ASSERT_EQ(wcs.size(), 16u);
+      for (int i = 0; i < 16; i++) {
+        EXPECT_EQ(wcs[size_t(i)].wr_id, uint64_t(32 * round + 17 + i));
+        EXPECT_EQ(wcs[size_t(i)].status, kSuccess);
+      }
+    }
+    EXPECT_EQ(a->qp_state(0), kRts);
+    EXPECT_EQ(a->ask("close"), "ok");
+  }
+};
+
+TEST_F(FullQueueTest, healing_leaves_the_program_every_entry_of_its_completion_queue) {
+  start(18, 7, 16, "shared", "channel access 16");
+  healed_beside_a_full_queue();
+}
+
+TEST_F(FullQueueTest, healing_leaves_the_program_every_entry_of_a_resized_completion_queue) {
+  start(18, 7, 16, "shared", "channel access 64");
+  a->must("resize_cq 0 16");
+  healed_beside_a_full_queue();
+}
+
+TEST_F(FullQueueTest, a_queue_of_any_size_that_the_device_has_is_made_and_no_other) {
+  start(18, 7, 16, "shared", "channel");
+  a->must("create_cq 1 0");
+  a->must("create_cq " + std::to_string(vhca::kMaxCqe) + " 0");
+  for (const int entries : {-1, 0, vhca::kMaxCqe + 1})
+    EXPECT_EQ(a->ask("create_cq " + std::to_string(entries) + " 0"), "errno " + std::to_string(EINVAL)) << entries;
 }
 
 // What was received before it froze is shown after the heal, though no completion comes any more.

@@ -10,6 +10,7 @@
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
+#include "faultinject/preload/waker.h"
 
 namespace {
 
@@ -100,9 +101,19 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
   if (!admitted(context, faultinject::Call::What::kCreate)) return nullptr;
   Context* ours = context_of(context);
   const faultinject::AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
-  ibv_cq* cq = real(context, cqe, cq_context, channel, vector);
+  ibv_cq* cq = nullptr;
+  if (ours != nullptr && faultinject::wants_spare_entry(channel, cqe))
+    cq = real(context, cqe + 1, cq_context, channel, vector);
+  if (cq == nullptr) cq = real(context, cqe, cq_context, channel, vector);
   if (cq != nullptr && ours != nullptr) ours->add_cq(cq);
   return cq;
+}
+
+int ibv_resize_cq(ibv_cq* cq, int cqe) {
+  const auto real = FAULTINJECT_REAL(kResizeCq, ibv_resize_cq);
+  if (real == nullptr) return ENOSYS;
+  const bool spare = context_of(cq->context) != nullptr && faultinject::wants_spare_entry(cq->channel, cqe);
+  return spare && real(cq, cqe + 1) == 0 ? 0 : real(cq, cqe);
 }
 
 int ibv_destroy_cq(ibv_cq* cq) {

@@ -28,8 +28,8 @@ constexpr const char* kNames[kSymbols] = {
     "_ibv_query_gid_ex", "_ibv_query_gid_table", "ibv_create_ah",        "ibv_create_ah_from_wc",
     "ibv_destroy_ah",    "ibv_query_device",     "ibv_alloc_pd",         "ibv_dealloc_pd",
     "ibv_dereg_mr",      "ibv_create_srq",       "ibv_destroy_srq",      "ibv_create_comp_channel",
-    "ibv_destroy_comp_channel", "ibv_get_cq_event", "ibv_get_device_list", "ibv_free_device_list",
-    "ibv_get_device_name", "ibv_qp_to_qp_ex",    "ibv_init_ah_from_wc",  "ibv_ack_cq_events"};
+    "ibv_destroy_comp_channel", "ibv_get_cq_event", "ibv_resize_cq", "ibv_get_device_list",
+    "ibv_free_device_list", "ibv_get_device_name", "ibv_qp_to_qp_ex",    "ibv_init_ah_from_wc",  "ibv_ack_cq_events"};
 
 std::atomic<void*> g_real[kSymbols];
 Environment g_environment;
@@ -152,7 +152,7 @@ void* ours(unsigned index) {
       reinterpret_cast<void*>(&ibv_dereg_mr),        reinterpret_cast<void*>(&ibv_create_srq),
       reinterpret_cast<void*>(&ibv_destroy_srq),     reinterpret_cast<void*>(&ibv_create_comp_channel),
       reinterpret_cast<void*>(&ibv_destroy_comp_channel),
-      reinterpret_cast<void*>(&ibv_get_cq_event),
+      reinterpret_cast<void*>(&ibv_get_cq_event),    reinterpret_cast<void*>(&ibv_resize_cq),
   };
   static_assert(sizeof wrappers / sizeof wrappers[0] == unsigned(Symbol::kIntercepted));
   return wrappers[index];

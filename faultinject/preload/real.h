@@ -43,6 +43,7 @@ enum class Symbol : unsigned {
   kCreateCompChannel,
   kDestroyCompChannel,
   kGetCqEvent,
+  kResizeCq,
   kIntercepted,  // those above have a wrapper of ours; those below are only called
   kGetDeviceList = kIntercepted,
   kFreeDeviceList,

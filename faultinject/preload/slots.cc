@@ -10,6 +10,7 @@
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
 #include "faultinject/preload/real.h"
+#include "faultinject/preload/waker.h"
 
 namespace faultinject {
 
@@ -113,6 +114,25 @@ ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
   return qp;
 }
 
+// nullptr: none was made with a spare entry. A program of another version of verbs.h may pass a structure that
+// is shorter or longer than ours: what comp_mask does not name is not read.
+ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
+                                         const ibv_cq_init_attr_ex& attributes) {
+  constexpr uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  if (!wants_spare_entry(attributes.channel, attributes.cqe) || (attributes.comp_mask & ~kKnown) != 0)
+    return nullptr;
+  ibv_cq_init_attr_ex more{};
+  more.cqe = attributes.cqe + 1;
+  more.cq_context = attributes.cq_context;
+  more.channel = attributes.channel;
+  more.comp_vector = attributes.comp_vector;
+  more.wc_flags = attributes.wc_flags;
+  more.comp_mask = attributes.comp_mask;
+  if ((more.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0) more.flags = attributes.flags;
+  if ((more.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) more.parent_domain = attributes.parent_domain;
+  return slot.create_cq_ex(device, &more);
+}
+
 template <unsigned N>
 ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
   Slot& slot = g_slots[N];
@@ -122,7 +142,9 @@ ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
     return nullptr;
   }
   const AsyncEvents::RealFd shown(context != nullptr ? &context->events() : nullptr);
-  ibv_cq_ex* cq = slot.create_cq_ex(device, attributes);
+  ibv_cq_ex* cq =
+      context != nullptr ? create_cq_ex_with_spare_entry(slot, device, *attributes) : nullptr;
+  if (cq == nullptr) cq = slot.create_cq_ex(device, attributes);
   if (cq != nullptr && context != nullptr) {
     context->add_cq(ibv_cq_ex_to_cq(cq));
     extended_adopt(cq, slot);

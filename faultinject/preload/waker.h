@@ -14,6 +14,12 @@ namespace faultinject {
 
 struct Slot;
 
+// A completion queue on a channel is made with one entry more than the program asks for, if its device has
+// such queues: for the flush of the waker. The program may fill all that it asked for.
+inline bool wants_spare_entry(const ibv_comp_channel* channel, int64_t cqe) {
+  return channel != nullptr && cqe > 0 && cqe < INT32_MAX;
+}
+
 class Waker {
  public:
   // Both must outlive it. nullptr: the device has no room for one more queue pair.

@@ -74,8 +74,12 @@ std::string sleep_queue(std::istringstream& in) {
   }
 }
 
-std::string try_to_create_cq(std::istringstream&) {
-  ibv_cq* cq = create_cq(16, nullptr);
+// create_cq [ENTRIES ID]: of 16 entries; or of so many, on the completion channel of that pair.
+std::string try_to_create_cq(std::istringstream& in) {
+  int entries = 16;
+  size_t id = 0;
+  errno = 0;
+  ibv_cq* cq = in >> entries >> id ? create_cq(entries, pairs.at(id).channel) : create_cq(16, nullptr);
   if (cq == nullptr) return "errno " + std::to_string(errno);
   return V(ibv_destroy_cq)(cq) == 0 ? "ok" : "error destroy_cq";
 }
@@ -140,6 +144,13 @@ Commands completion_commands() {
   return {
       {"create_cq", try_to_create_cq},
       {"destroy_cq", [](In& in) { return ok_or_errno(V(ibv_destroy_cq)(pair_of(in).send_cq)); }},
+      {"resize_cq",  // ID ENTRIES
+       [](In& in) {
+         Pair& pair = pair_of(in);
+         int entries = 0;
+         in >> entries;
+         return ok_or_errno(V(ibv_resize_cq)(pair.send_cq, entries));
+       }},
       {"poll", poll_queue},
       {"poll_once", poll_once},
       {"sleep", sleep_queue},

@@ -19,14 +19,15 @@ ibv_gid unhex(const std::string& text) {
 
 std::string make_pair(std::istringstream& in) {
   Pair pair;
-  int depth = 0;
+  int depth = 0, entries = 0;
   std::string queues, sleeping, access;
   in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping >> access;
+  if (!(in >> entries)) entries = 4 * depth + 16;
   pair.only_receives_sends = access == "no_access";
   const ibv_qp_type type = sleeping == "uc" ? IBV_QPT_UC : sleeping == "ud" ? IBV_QPT_UD : IBV_QPT_RC;
   if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
-  pair.send_cq = create_cq(4 * depth + 16, pair.channel);
-  pair.recv_cq = queues == "split" ? create_cq(4 * depth + 16, pair.channel) : pair.send_cq;
+  pair.send_cq = create_cq(entries, pair.channel);
+  pair.recv_cq = queues == "split" ? create_cq(entries, pair.channel) : pair.send_cq;
   ibv_qp_init_attr attributes{};
   attributes.send_cq = pair.send_cq;
   attributes.recv_cq = pair.recv_cq;
