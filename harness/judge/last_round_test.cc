@@ -29,6 +29,8 @@ TEST_F(SeveralFaults, rounds_that_fired_without_a_record_are_counted) {
   expect(5, 3, "those after 6005 ms came when the job had ended");
   job.outcome = Outcome::kError;
   expect(0, 0, "a job that a fault ended need not see later rounds");
+  job.outcome = Outcome::kCancelled;
+  expect(5, 3, "those before the job was cut short were due");
   job.outcome = Outcome::kOk;
   firing.rounds = 3;
   expect(3, 3, "none is missing");
@@ -90,6 +92,18 @@ TEST_F(LastRound, is_missing_if_the_last_operation_stalled) {
   go_on(1000, 5900);
   operation(5900, 6200);
   four_rounds(5950);
+  expect_rounds(4, 3, 0);
+}
+
+TEST_F(LastRound, of_a_job_that_was_cut_short_is_not_missing_if_its_operation_was_not_waited_for) {
+  go_on(1000, 5900);
+  operation(5900, 6900);
+  four_rounds(6500);
+  job.outcome = Outcome::kCancelled;
+  expect_rounds(4, 3, 0);  // the operation had ended
+  job.record.operations.back().complete = false;
+  expect_rounds(3, 3, 1);
+  job.outcome = Outcome::kOk;
   expect_rounds(4, 3, 0);
 }
 

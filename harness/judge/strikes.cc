@@ -124,13 +124,16 @@ std::vector<Firing> rounds(const Firing& firing, const faultinject::FaultSpec& s
 constexpr uint64_t kUsualOperations = 2;
 
 /// From here on a round may find nothing to strike, because the job is about to end. If the last operation
-/// took longer than usual, only when it had ended: a fault may have stalled it.
-uint64_t begin_of_last_operation_ns(const Record& record) {
+/// took longer than usual, only when it had ended: a fault may have stalled it. A job that was cut short did
+/// not wait for its end.
+uint64_t begin_of_last_operation_ns(const JobRecord& job) {
+  const Record& record = job.record;
   const auto last_one = std::max_element(
       record.operations.begin(), record.operations.end(),
       [](const OperationSpan& a, const OperationSpan& b) { return a.span.end_ns < b.span.end_ns; });
   if (last_one == record.operations.end()) return record.end_ns;
   const Interval last = last_one->span;
+  if (job.outcome == Outcome::kCancelled && !last_one->complete) return last.begin_ns;
   std::vector<uint64_t> lengths;
   for (const OperationSpan& operation : record.operations)
     if (&operation != &*last_one) lengths.push_back(operation.span.end_ns - operation.span.begin_ns);
@@ -198,7 +201,7 @@ std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
 
 RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job) {
   RoundCounts counts;
-  const uint64_t late_from_ns = begin_of_last_operation_ns(job.record);
+  const uint64_t late_from_ns = begin_of_last_operation_ns(job);
   for (const Firing& firing : job.firings) {
     if (is_rank_fault(scenario, firing) || firing.t0_ns == 0) continue;
     const auto& spec = scenario.faults[firing.fault];
