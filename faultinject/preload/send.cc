@@ -131,7 +131,9 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
     const auto to = ahs_.find(wr.wr.ud.ah);
     qp.peer = to != ahs_.end() ? std::optional(to->second) : std::nullopt;
   }
-  if (!faults_.empty()) {
+  // What its queue pair may not send yet is no WR to count or to strike; the provider refuses it.
+  const bool refused_by_state = !may_send(shown_state(qp.qp));
+  if (!faults_.empty() && !refused_by_state) {
     count_triggers(qp, sent, now);
     const int refused = refusal({.what = Call::What::kPostSend, .qp = &qp, .sent = &sent}, now);
     if (refused != 0) return refused;
@@ -142,7 +144,7 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   const bool held = qp.life == QueuePair::Life::kWhole && must_hold(qp);
   const bool gone = removal_.stage != DeviceRemoval::Stage::kPresent;
   // No provider looks at this one as it is posted, or one whose queue pair is in ERR.
-  if ((cut || held || gone) && !may_send(shown_state(qp.qp))) return EINVAL;
+  if ((cut || held || gone) && refused_by_state) return EINVAL;
   // The real queue has room again as soon as its completions are taken; the program's has not, before it sees
   // them, and what is kept back fills it too.
   if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)

@@ -67,6 +67,31 @@ TEST_F(WholeTest, a_post_before_rts_is_refused_whatever_keeps_sends_back) {
   }
 }
 
+TEST_F(WholeTest, a_post_before_rts_is_not_counted_and_takes_no_strike) {
+  const uint32_t at_third =
+      arm("{target: node0/nic0, kind: completion_error, status: REM_OP_ERR, at: {wr: 3}}");
+  start();
+  const int reset = a->make_qp(), init = a->make_qp();
+  a->must("init " + std::to_string(init));
+  const auto expect_refused = [&] {
+    for (const int qp : {reset, init})
+      EXPECT_EQ(a->ask("post " + std::to_string(qp) + " write 1 8 0"), "errno " + std::to_string(EINVAL));
+  };
+  for (int i = 1; i <= 2; i++) {
+    expect_refused();
+    expect_healthy(0);
+  }
+  EXPECT_EQ(board.state(at_third).phase, FaultState::Phase::kArmed);
+  const uint32_t refuses = arm("{target: node0/nic0, kind: post_fail, errno: EIO, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process has heard of it";
+  expect_refused();
+  EXPECT_EQ(board.state(refuses).t0_ns, 0u);
+  board.heal(refuses);
+  EXPECT_EQ(a->ask("create_cq"), "ok");
+  a->must("post 0 write 3 8 0");
+  EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, *status_number("REM_OP_ERR"));
+}
+
 TEST_F(WholeTest, a_completion_fails_with_every_status_by_its_name) {
   struct Armed {
     std::string name;
