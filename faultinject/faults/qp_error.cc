@@ -4,6 +4,8 @@
 // WR_FLUSH_ERR for all that was outstanding. The other end is not touched (but for `both`): its sends run
 // into RETRY_EXC_ERR by the provider's own timers. Work already posted: flushed by the provider; part of it
 // may have been delivered. Heal: nothing to undo.
+// Rounds: a round with `side: remote` or `both` ends with the strike at the other end, or 1 s after it was
+// asked for.
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
@@ -40,6 +42,7 @@ class FarQpError : public Fault {
 
   void begin(Context& context, uint64_t now) override {
     done_ = false;
+    tried_ns_ = 0;
     for (QueuePair* qp :
          chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
       attempt(context, *qp, now);
@@ -53,10 +56,17 @@ class FarQpError : public Fault {
 
   uint64_t tick(Context& context, uint64_t now) override {
     context.each_qp([&](QueuePair& qp) { strike_if_marked(context, qp, now); });
+    if (tried_ns_ == 0 || round + 1 >= entry().rounds) return UINT64_MAX;
+    if (now < tried_ns_ + kWaitsForStrike) return tried_ns_ + kWaitsForStrike;
+    tried_ns_ = 0;
+    context.round_is_over(*this, round);
     return UINT64_MAX;
   }
 
  private:
+  // The process that is to leave the mark, or to strike where it finds one, may be dead: the round ends then.
+  static constexpr uint64_t kWaitsForStrike = 1000000000;  // ns
+
   bool both() const { return Side(entry().own[kSide]) == Side::kBoth; }
 
   // Can this process tell that this queue pair is meant? A number names a queue pair of the target's own NIC.
@@ -67,6 +77,10 @@ class FarQpError : public Fault {
 
   void attempt(Context& context, QueuePair& qp, uint64_t now) {
     const bool here = hits_here(context, qp);
+    if (tried_ns_ == 0) {
+      tried_ns_ = now;
+      context.wake_everybody();  // tick() waits for the strike
+    }
     if (by_traffic(entry())) {
       done_ = true;
       const NicAddress target = here ? NicAddress{context.node(), context.nic()} : *qp.peer;
@@ -90,6 +104,7 @@ class FarQpError : public Fault {
   }
 
   bool done_ = false;
+  uint64_t tried_ns_ = 0;  // in this round; 0: not yet
   uint64_t struck_ = 0;
 };
 

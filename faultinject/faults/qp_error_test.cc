@@ -227,5 +227,32 @@ TEST_F(QpErrorTest, a_process_killed_before_the_strike_that_it_has_claimed_does_
   EXPECT_EQ(count(id, Effect::kQpToErr), 1u);
 }
 
+// The mark of the first round is left to a process that has been killed.
+class LostMarkTest : public QpErrorTest {
+ protected:
+  void strikes_in_the_second_round(const std::string& side, size_t ends) {
+    const uint32_t id =
+        arm("{target: node0/nic0, kind: qp_error, side: " + side + ", at: {wr: 3}, repeat: 2}");
+    ASSERT_NO_FATAL_FAILURE(claim_first_strike(id));
+    start();
+    for (int i = 1; i <= 5; i++) {
+      a->must("post 0 write " + std::to_string(i) + " 8 0");
+      EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kSuccess) << i;
+      if (i == 3) {
+        ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; }));
+      }
+    }
+    EXPECT_EQ(b->qp_state(0), kRts);
+    a->must("post 0 write 6 8 0");
+    EXPECT_TRUE(eventually([&] { return b->qp_state(0) == kErr; }));
+    EXPECT_EQ(board.state(id).rounds, 2u);
+    EXPECT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == ends; }));
+  }
+};
+
+TEST_F(LostMarkTest, does_not_stop_the_repeats_at_the_other_end) { strikes_in_the_second_round("remote", 1); }
+
+TEST_F(LostMarkTest, does_not_stop_the_repeats_at_both_ends) { strikes_in_the_second_round("both", 2); }
+
 }  // namespace
 }  // namespace faultinject::testing
