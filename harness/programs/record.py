@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs perftest and ibv_rc_pingpong under port_down, qp_error and blackhole on the virtual HCA, and records their output.
+"""Runs perftest and ibv_rc_pingpong on the virtual HCA, and records their output: under port_down, qp_error and blackhole, which
+they do not survive, and under freeze, a one-way blackhole and throttle, which are healed within their retries.
 
 Writes a transcript and a witness log per program and fault, and programs.csv, a table of all of them. At the end it prints the command
 that puts the table into results/.
 
     harness/programs/record.py build/release/bin/r2bench --out build/programs
 
-Exit status: 0 every program failed with its own message and the injector's log agrees with it, 1 otherwise."""
+Exit status: 0 every program failed with its own message and the injector's log agrees with it, or ended well where the fault was
+healed and no queue pair went to ERR; 1 otherwise."""
 
 import argparse
 import csv
@@ -34,7 +36,17 @@ PROGRAMS = {
     "ibv_rc_pingpong": "ibv_rc_pingpong -d vhca0 -g 1 -n 1000000",
 }
 COLUMNS = ["program", "fault", "exit_status", "said", "saw", "after_ms"]
-FAULTS = ["port_down", "qp_error", "blackhole"]
+FAULTS = {
+    "port_down": "kind: port_down",
+    "qp_error": "kind: qp_error",
+    "blackhole": "kind: blackhole",
+    "freeze": "kind: freeze, for: 50 ms",
+    "blackhole_in": "kind: blackhole, direction: in, for: 50 ms",
+    "blackhole_out": "kind: blackhole, direction: out, for: 50 ms",
+    "throttle": "kind: throttle, rate: 100 Mbit/s, for: 1 s",
+}
+HEALED_IN_TIME = ["freeze", "blackhole_in", "blackhole_out", "throttle"]  # the programs run to their end
+ITERATIONS = "-n 2000"  # there
 SEEN = "the program's next completion there: "
 STATUS = {"SUCCESS": 0, "WR_FLUSH_ERR": 5, "RETRY_EXC_ERR": 12}
 BOUND = 700  # seconds; a machine may stand still for minutes
@@ -60,11 +72,13 @@ def broken(r2bench, program, fault, out):
     """One pair of commands. Returns the row of the table, and whether it is as it should be."""
     with tempfile.TemporaryDirectory() as folder:
         plan = pathlib.Path(folder, "plan.yaml")
-        plan.write_text(f"- {{at: {{wr: 500}}, target: node1/nic0, kind: {fault}}}\n")
+        plan.write_text(f"- {{at: {{wr: 500}}, target: node1/nic0, {FAULTS[fault]}}}\n")
+        survives = fault in HEALED_IN_TIME
         witness = out / f"{program}_{fault}.json"
         port = free_port()
         common = [r2bench, "exec", "--name", f"record-{os.getpid()}"]
-        words = shlex.split(PROGRAMS[program]) + ["-p", str(port)]
+        command_line = re.sub(r"-n \d+", ITERATIONS, PROGRAMS[program]) if survives else PROGRAMS[program]
+        words = shlex.split(command_line) + ["-p", str(port)]
         first = common + ["--node", "node0", "--rate", "1 Gbit/s", "--"] + words
         second = common + ["--node", "node1", "--plan", str(plan), "--witness", str(witness), "--"]
         second += words + ["localhost"]
@@ -104,8 +118,12 @@ def broken(r2bench, program, fault, out):
                  if effect["node"] == "node1" and effect["what"].startswith(SEEN)]
         after = (shown[-1] - record["t0_ns"]) / 1e6 if shown else None
         number = int(printed[1] or printed[2]) if printed else None
-        good = (0 < client.returncode < 64 and record["took_effect"] and seen != []
-                and STATUS.get(seen[-1]) == number)
+        if survives:
+            good = (client.returncode == 0 and server.returncode == 0 and record["took_effect"] and number is None
+                    and not any(effect["what"] == "QP moved to ERR" for effect in record["effects"]))
+        else:
+            good = (0 < client.returncode < 64 and record["took_effect"] and seen != []
+                    and STATUS.get(seen[-1]) == number)
 
         story = client.stdout.replace(str(plan), "plan.yaml")
         (out / f"{program}_{fault}.txt").write_text(
