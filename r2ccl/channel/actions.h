@@ -105,9 +105,7 @@ class Channel::Actions {
     c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(trace::DetectedBy::kPeer), 0});
   }
   void send_nic_lost(int nic) {
-    const bool is_down = c_.context_.nic_down[size_t(nic)];
-    c_.send(wire::Type::kNic,
-            wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
+    c_.send(wire::Type::kNic, wire::Nic{uint32_t(nic), state_of_lost(c_.context_.nic_down[size_t(nic)])});
   }
   int home_nic() const { return c_.home_nic_; }
   int peer_home_nic() const { return c_.peer_.home_nic(); }

@@ -128,8 +128,6 @@ class Channel {
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/, Owned) {}
   /// Of a path that flushes: whether a flush is back, and whether another is wanted.
   virtual void look_at_flush(Path& /*path*/, Owned) {}
-  /// The path is left, and its ledger is about to be said: what it brought and no flush has shown is missing.
-  virtual void forget_unflushed(uint32_t /*path*/, Owned) {}
   /// After a batch: acknowledge, and so on.
   virtual void after_drain(Path& /*path*/, Owned) {}
   /// The first error on a path that carries traffic: nothing is posted any more, the service thread takes
@@ -174,7 +172,7 @@ class Channel {
   class WatchActions;
   struct Reconnecting;
   /// The receiver fills in what it has.
-  virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
+  virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
   virtual void carries_on(bool moved, Owned) = 0;
   /// A path with something posted that a working QP would have completed by now; or nullptr.
@@ -278,7 +276,7 @@ class Channel {
   bool is_home(const Path& path) const { return is_home(path.local_nic(), path.remote_nic()); }
   bool at_home() const { return active() && is_home(*active()); }
   /// It could take over at once, and waits for nothing else.
-  bool stands_by(const Path& path) const { return path.is_standby() && !failback_.has(path.id()); }
+  bool stands_by(const Path& path) const { return r2ccl::stands_by(path.state, failback_.has(path.id())); }
   bool setting_up() const { return status() == Status::kConnecting; }
   /// What is known of it outside a turn, too.
   TurnSight sight(const Tick& tick) const;
@@ -336,7 +334,7 @@ class Channel {
   void fence_given_up(const Tick& tick);
   void step_fence(const Tick& tick);
   FenceSight see_left_path();
-  FenceSight look_at_destruction() const;
+  DestructionSight see_destruction() const;
   std::string words(NoFence why, const Tick& tick);
   void look_at_unfenced(const Tick& tick);
   DeviceSight see_device(const Path& path) const;

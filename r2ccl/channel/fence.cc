@@ -53,7 +53,7 @@ DeviceSight Channel::see_device(const Path& path) const {
 
 FenceSight Channel::see_left_path() {
   Path* path = paths_.find(end_.leaving());
-  if (!path) return look_at_destruction();
+  if (!path) return of_given_up(see_destruction());
   FenceSight seen;
   if (!path->worker_busy()) {
     const OwnershipGuard owned(ownership_);
@@ -75,17 +75,18 @@ FenceSight Channel::see_left_path() {
 }
 
 // The path was given up before, and is being destroyed, or it is gone.
-FenceSight Channel::look_at_destruction() const {
-  FenceSight seen;
-  seen.given_up = true;
+DestructionSight Channel::see_destruction() const {
+  DestructionSight seen;
   const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
+  seen.gone = destruction == nullptr;
   if (!destruction) return seen;
-  seen.worker_busy = !destruction->job->done();
-  seen.stuck = seen.worker_busy && context_.workers->stuck(destruction->nic);
-  if (seen.worker_busy) return seen;
-  seen.failed = has_failed(
-      {.refused = destruction->outcome->with_eio, .reported = paths_.retired().doubtful(*destruction)});
+  seen.done = destruction->job->done();
+  seen.stuck = context_.workers->stuck(destruction->nic);
+  if (!seen.done) return seen;
   seen.refused = destruction->outcome->refused;
+  seen.device.refused = destruction->outcome->with_eio;
+  seen.device.reported = paths_.retired().doubtful(*destruction);
+  seen.device.removed = context_.device_gone[size_t(destruction->nic)];
   return seen;
 }
 
@@ -151,7 +152,6 @@ void Channel::send_fenced(bool stopped, Owned owned) {
   fenced.epoch = end_.epoch();
   fenced.path = end_.leaving();
   fenced.stopped = stopped;
-  forget_unflushed(fenced.path, owned);
   fill_ledger(fenced, owned);
   send(wire::Type::kFenced, fenced);
 }
@@ -199,9 +199,7 @@ void Channel::look_at_removal(const Tick& tick) {
     }
   } else if (const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving())) {
     removed = context_.device_gone[size_t(destruction->nic)];
-    seen.worker_busy = !destruction->job->done();
-    if (!seen.worker_busy) seen.refused = seen.failed = destruction->outcome->with_eio;
-    seen.destroyed = !seen.worker_busy && !seen.refused;
+    seen = of_removed(see_destruction());
   }
   switch (fence_.look_at_removal(removed, seen)) {
     case FenceAct::kDone:

@@ -16,23 +16,6 @@ void with(const control::Message& message, Take&& take) {
   if (auto payload = message.as<T>()) take(*payload);
 }
 
-Word word_of(wire::Type type) {
-  switch (type) {
-    case wire::Type::kRefuse:
-    case wire::Type::kFail:
-      return Word::kFailure;
-    case wire::Type::kHello:
-    case wire::Type::kWelcome:
-      return Word::kGreeting;
-    case wire::Type::kClose:
-      return Word::kClose;
-    case wire::Type::kReceived:
-      return Word::kAnswer;
-    default:
-      return Word::kOther;
-  }
-}
-
 }  // namespace
 
 void Channel::on_socket(const Tick& tick) {

@@ -111,7 +111,7 @@ void SenderPaths::step_opening(const Tick& tick) {
 }
 
 void SenderPaths::on_proved(uint32_t id, const Tick& tick) {
-  if (opening_.is(id) && paths_.find(id)) opening_succeeded(tick);
+  if (opening_.peer_proves(id) && paths_.find(id)) opening_succeeded(tick);
 }
 
 void SenderPaths::opening_succeeded(const Tick& tick) {

@@ -78,10 +78,10 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
     Actions actions(*this, tick);
     return ChannelEnd(end_, actions).nic_back(nic);
   }
-  const bool is_down = context_.nic_down[size_t(nic)];
   const std::string why = context_.device_gone[size_t(nic)] ? "NIC " + nic_name(nic) + " is gone"
-                          : is_down                         ? "port of NIC " + nic_name(nic) + " went down"
-                                    : "a buffer cannot be registered on NIC " + nic_name(nic);
+                          : context_.nic_down[size_t(nic)]
+                              ? "port of NIC " + nic_name(nic) + " went down"
+                              : "a buffer cannot be registered on NIC " + nic_name(nic);
   Actions actions(*this, tick, trace::DetectedBy::kEvent, why);
   ChannelEnd(end_, actions).nic_lost(nic);
 }
@@ -123,11 +123,8 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   ChannelEnd(end_, actions).peer_nic_lost(int(change.nic));
 }
 
-// The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both
-// sides.
 int Channel::straight(int local) const {
-  const int locals = int(context_.devices.size()), remotes = peer_.nics();
-  return (local + remotes * locals + peer_.home_nic() - home_nic_) % remotes;
+  return rail::straight(local, int(context_.devices.size()), {home_nic_, peer_.home_nic()}, peer_.nics());
 }
 
 uint8_t Channel::far_rails() const {

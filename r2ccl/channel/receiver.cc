@@ -146,14 +146,6 @@ void Receiver::look_at_flush(Path& path, Owned owned) {
   if (error != 0 && path.carries()) suspect_post(path, error, owned);
 }
 
-// What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
-void Receiver::forget_unflushed(uint32_t path, Owned owned) {
-  ownership_.check(owned);
-  unflushed_.take(path, [this](const Unflushed::Segment& segment) {
-    receiving_.ledger.forget(segment.message, segment.segment, segment.bytes);
-  });
-}
-
 // CTS entries and ACKs go over the path that is active when the host is made.
 class Receiver::Host : public Actions {
  public:
@@ -264,9 +256,9 @@ Result<TestOutcome> Receiver::test(Request& request) {
   return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 
-void Receiver::fill_ledger(wire::Fenced& fenced, Owned owned) const {
+void Receiver::fill_ledger(wire::Fenced& fenced, Owned owned) {
   ownership_.check(owned);
-  fenced.first_incomplete = receiving_.ledger.report(fenced.segments);
+  fenced.first_incomplete = receiving_.report(unflushed_, fenced.path, fenced.segments);
 }
 
 void Receiver::carries_on(bool moved, Owned owned) {

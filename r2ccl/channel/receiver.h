@@ -24,8 +24,7 @@ class Receiver final : public Channel {
   void on_ack_query(uint64_t received, Owned) override;
   bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
   void look_at_flush(Path& path, Owned) override;
-  void forget_unflushed(uint32_t path, Owned) override;
-  void fill_ledger(wire::Fenced& fenced, Owned) const override;
+  void fill_ledger(wire::Fenced& fenced, Owned) override;
   void carries_on(bool moved, Owned) override;
   Path* standing_still(Owned) const override;
   void waited(bool patient, Owned) override;

@@ -64,7 +64,7 @@ struct SenderPaths::RailChoice {
   int home_remote() const { return c.peer_.home_nic(); }
   bool usable(int l, int r) const {
     const bool has_path = c.paths_.any([&](const Path* path) {
-      return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
+      return rail::occupies({path->local_nic(), path->remote_nic()}, path->is_failed, {l, r});
     });
     return rail::may_open(c.see_rail(l, r, now), purpose, c.context_.resilient(), has_path);
   }

@@ -116,8 +116,8 @@ const RetiredPaths::Destruction* RetiredPaths::destruction_of(uint32_t id) const
 }
 
 bool RetiredPaths::closed(const NicWorkers& workers) const {
-  return std::all_of(destructions_.begin(), destructions_.end(), [&workers](const Destruction& destruction) {
-    return destruction.job->done() || workers.stuck(destruction.nic);
+  return std::none_of(destructions_.begin(), destructions_.end(), [&workers](const Destruction& destruction) {
+    return Retirement::is_waited_for(destruction.job->done(), workers.stuck(destruction.nic));
   });
 }
 

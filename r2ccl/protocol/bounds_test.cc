@@ -47,6 +47,12 @@ TEST(Retirement, a_nic_may_access_buffers_until_its_driver_or_the_kernel_says_th
   EXPECT_FALSE(Retirement::may_access(true, true, true));
 }
 
+TEST(Retirement, a_driver_that_is_stuck_is_not_waited_for) {
+  EXPECT_TRUE(Retirement::is_waited_for(false, false));
+  EXPECT_FALSE(Retirement::is_waited_for(true, false));
+  EXPECT_FALSE(Retirement::is_waited_for(false, true));
+}
+
 TEST(Retirement, of_the_oldest_when_its_time_is_over_and_nobody_searches_or_when_they_pile_up) {
   EXPECT_FALSE(Retirement::is_due(0, true, 0, 100));
   EXPECT_FALSE(Retirement::is_due(1, true, 101, 100));

@@ -37,6 +37,9 @@ enum class Choice : uint8_t {
   kOpen,  ///< no path is left: one is being opened, or there is none to open
 };
 
+/// It could take over at once, and waits for nothing else. `kept`: it is on probation, for the way home.
+constexpr bool stands_by(PathState state, bool kept) { return state == PathState::kStandby && !kept; }
+
 /// An answer that comes when a path carries again was asked for before that one was chosen, and says nothing
 /// of the next choice. `kept`: the path is kept for a move, which asks of its own accord.
 constexpr bool is_stale(bool sender, Phase phase, PathState state, bool kept) {

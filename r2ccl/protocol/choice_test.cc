@@ -284,5 +284,13 @@ TEST(FailedWork, is_the_end_only_where_there_is_no_other_path) {
   }
 }
 
+TEST(StandsBy, a_path_that_waits_for_nothing_else) {
+  EXPECT_TRUE(stands_by(PathState::kStandby, false));
+  EXPECT_FALSE(stands_by(PathState::kStandby, true)) << "it is on probation";
+  for (const PathState state :
+       {PathState::kOpening, PathState::kProving, PathState::kActive, PathState::kLane, PathState::kFencing})
+    EXPECT_FALSE(stands_by(state, false));
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -36,6 +36,35 @@ struct DeviceSight {
 /// Nothing that its driver says of the path counts any more but flushes, which come from the NIC itself.
 constexpr bool has_failed(const DeviceSight& seen) { return seen.refused || seen.reported || seen.removed; }
 
+/// What is known of a queue pair that is being destroyed because its path was given up.
+struct DestructionSight {
+  bool gone = false;     ///< nothing is kept of it: it is destroyed, and its device has not failed
+  bool done = true;      ///< the driver has returned
+  bool stuck = false;    ///< … nor will it soon
+  bool refused = false;  ///< with an error
+  DeviceSight device;    ///< `refused`: that error was EIO
+};
+/// … as a fence sees it.
+constexpr FenceSight of_given_up(const DestructionSight& seen) {
+  FenceSight fence;
+  fence.given_up = true;
+  if (seen.gone) return fence;
+  fence.worker_busy = !seen.done;
+  fence.stuck = !seen.done && seen.stuck;
+  fence.refused = seen.done && seen.refused;
+  fence.failed = seen.done && has_failed(seen.device);
+  return fence;
+}
+/// … as FenceClock::look_at_removal() does, for which EIO alone is the answer of a device that is gone.
+constexpr FenceSight of_removed(const DestructionSight& seen) {
+  FenceSight fence;
+  fence.worker_busy = !seen.done;
+  fence.destroyed = seen.done && !seen.refused;
+  fence.refused = seen.done && seen.refused;
+  fence.failed = seen.done && seen.device.refused;
+  return fence;
+}
+
 enum class FenceAct : uint8_t {
   kWait,
   kDone,         ///< it is fenced at this end

@@ -227,5 +227,34 @@ TEST(DeviceSight, has_failed_by_any_of_its_signs) {
   EXPECT_TRUE(has_failed({.removed = true}));
 }
 
+TEST(DestructionSight, of_a_path_that_was_given_up) {
+  EXPECT_TRUE(of_given_up({.gone = true}).given_up);
+  EXPECT_FALSE(of_given_up({.gone = true}).worker_busy);
+  const FenceSight busy =
+      of_given_up({.done = false, .stuck = true, .refused = true, .device = {.reported = true}});
+  EXPECT_TRUE(busy.given_up && busy.worker_busy && busy.stuck);
+  EXPECT_FALSE(busy.refused || busy.failed) << "nothing is known before the driver has returned";
+  EXPECT_FALSE(of_given_up({.stuck = true}).stuck) << "another call keeps that driver";
+  for (const DeviceSight& device :
+       {DeviceSight{.refused = true}, DeviceSight{.reported = true}, DeviceSight{.removed = true}})
+    EXPECT_TRUE(of_given_up({.device = device}).failed);
+  const FenceSight refused = of_given_up({.refused = true});
+  EXPECT_TRUE(refused.refused);
+  EXPECT_FALSE(refused.failed) << "with another error than EIO, by a device that works";
+}
+
+TEST(DestructionSight, of_a_device_that_is_removed) {
+  EXPECT_TRUE(of_removed({.done = false}).worker_busy);
+  EXPECT_FALSE(of_removed({.done = false}).destroyed);
+  EXPECT_TRUE(of_removed({}).destroyed);
+  const FenceSight with_eio = of_removed({.refused = true, .device = {.refused = true, .removed = true}});
+  EXPECT_TRUE(with_eio.refused && with_eio.failed);
+  EXPECT_FALSE(with_eio.destroyed);
+  const FenceSight otherwise = of_removed({.refused = true, .device = {.removed = true}});
+  EXPECT_TRUE(otherwise.refused);
+  EXPECT_FALSE(otherwise.destroyed || otherwise.failed)
+      << "a refusal with another error is not taken for an end";
+}
+
 }  // namespace
 }  // namespace r2ccl

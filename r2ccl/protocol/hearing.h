@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "r2ccl/protocol/wire.h"
+
 namespace r2ccl {
 
 /// What a control message is about.
@@ -15,6 +17,23 @@ enum class Word : uint8_t {
   kAnswer,    ///< what the receiver has, as it was asked
   kOther,     ///< paths, messages, NICs
 };
+
+constexpr Word word_of(wire::Type type) {
+  switch (type) {
+    case wire::Type::kRefuse:
+    case wire::Type::kFail:
+      return Word::kFailure;
+    case wire::Type::kHello:
+    case wire::Type::kWelcome:
+      return Word::kGreeting;
+    case wire::Type::kClose:
+      return Word::kClose;
+    case wire::Type::kReceived:
+      return Word::kAnswer;
+    default:
+      return Word::kOther;
+  }
+}
 
 /// What an end does with it.
 enum class Hearing : uint8_t {

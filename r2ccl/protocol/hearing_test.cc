@@ -45,5 +45,19 @@ TEST(Hearing, an_answer_shows_that_the_process_lives_whatever_this_end_has_come_
   EXPECT_EQ(hearing(Word::kAnswer, {}), Hearing::kTakeIn);
 }
 
+TEST(Hearing, knows_the_words_that_end_a_conversation_from_all_others) {
+  using wire::Type;
+  EXPECT_EQ(word_of(Type::kRefuse), Word::kFailure);
+  EXPECT_EQ(word_of(Type::kFail), Word::kFailure);
+  EXPECT_EQ(word_of(Type::kHello), Word::kGreeting);
+  EXPECT_EQ(word_of(Type::kWelcome), Word::kGreeting);
+  EXPECT_EQ(word_of(Type::kClose), Word::kClose);
+  EXPECT_EQ(word_of(Type::kReceived), Word::kAnswer);
+  for (const Type type :
+       {Type::kOpen, Type::kOpened, Type::kProve, Type::kProved, Type::kDrop, Type::kMigrate, Type::kFenced,
+        Type::kUse, Type::kNic, Type::kLane, Type::kRest, Type::kAckQuery})
+    EXPECT_EQ(word_of(type), Word::kOther) << unsigned(type);
+}
+
 }  // namespace
 }  // namespace r2ccl

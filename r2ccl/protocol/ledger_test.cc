@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "r2ccl/protocol/receiving.h"
+#include "r2ccl/protocol/unflushed.h"
+
 namespace r2ccl {
 namespace {
 
@@ -225,6 +228,24 @@ TEST(SendLedger, a_peer_that_closed_releases_what_it_received) {
   ledger.released(1);
   EXPECT_TRUE(ledger.done(0, true));
   EXPECT_FALSE(ledger.done(1, true));
+}
+
+TEST(ReceivingEnd, what_the_left_path_has_placed_and_no_flush_has_shown_counts_as_missing) {
+  ReceivingEndOf<8> end;
+  Unflushed unflushed;
+  for (int i = 0; i < 3; ++i) end.ledger.open();
+  end.ledger.arrive(whole(0), 100);
+  for (const uint64_t message : {1, 2}) {
+    ASSERT_EQ(end.ledger.arrive(whole(message), 100, true).arrival, Arrival::kSegment);
+    unflushed.arrived(message, 0, 100, message == 1 ? 7 : 8);
+  }
+  std::array<uint16_t, 8> segments{};
+  EXPECT_EQ(end.report(unflushed, 7, segments), 1u) << "message 0 is there";
+  EXPECT_EQ(segments[0], 0) << "of message 1 nothing: path 7 is left";
+  EXPECT_NE(segments[1], 0) << "message 2 came over another path, whose flush is still to come";
+  EXPECT_EQ(unflushed.newest(7), nullptr);
+  EXPECT_NE(unflushed.newest(8), nullptr);
+  EXPECT_EQ(end.ledger.arrive(whole(1), 100).arrival, Arrival::kMessage) << "it may arrive again";
 }
 
 }  // namespace

@@ -71,6 +71,8 @@ class Opening {
   void half_made(uint64_t alive) { enter(Stage::kPeerHalf, alive); }
   /// The receiver has made its half of `path`, or cannot. False: nobody waits for that.
   bool peer_answers(uint32_t path) const { return is(path) && stage_ == Stage::kPeerHalf; }
+  /// The receiver's transfer has come back. False: nobody waits for that.
+  bool peer_proves(uint32_t path) const { return is(path) && stage_ == Stage::kPeerProof; }
   /// This end's transfer is under way, or about to be.
   bool proves() const { return stage_ == Stage::kProving; }
   void connecting(uint64_t alive) { enter(Stage::kConnecting, alive); }

@@ -181,5 +181,21 @@ TEST(OpeningRetries, each_rail_has_its_own_count_of_failed_lanes) {
   EXPECT_EQ(retries.lane_failed(0, 1, now), now + 50 * kMs);
 }
 
+TEST(Opening, the_peers_proof_counts_only_when_this_end_has_proved_it) {
+  Opening opening;
+  opening.begin(Purpose::kFirst, 0, 0, 0);
+  opening.half_made(0);
+  EXPECT_FALSE(opening.peer_proves(1));
+  opening.connecting(0);
+  EXPECT_FALSE(opening.peer_proves(1));
+  opening.connected(0);
+  EXPECT_FALSE(opening.peer_proves(1));
+  opening.proved(0);
+  EXPECT_TRUE(opening.peer_proves(1));
+  EXPECT_FALSE(opening.peer_proves(2));
+  opening.end();
+  EXPECT_FALSE(opening.peer_proves(1));
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -38,6 +38,11 @@ inline Result<void> agree(const wire::Hello& ours, const wire::Hello& theirs) {
   return {};
 }
 
+/// What the peer is told of a NIC of this end that carries nothing any more.
+constexpr wire::NicState state_of_lost(bool port_down) {
+  return port_down ? wire::NicState::kDown : wire::NicState::kLeft;
+}
+
 class Peer {
  public:
   /// A sender knows from the beginning where its peer listens.

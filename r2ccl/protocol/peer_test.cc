@@ -131,5 +131,10 @@ TEST(Peer, knows_which_of_its_nics_are_left) {
   EXPECT_FALSE(peer.nic_down(0) || peer.nic_left(0));
 }
 
+TEST(Peer, is_told_whether_a_port_is_down_or_the_nic_takes_no_buffers) {
+  EXPECT_EQ(state_of_lost(true), wire::NicState::kDown);
+  EXPECT_EQ(state_of_lost(false), wire::NicState::kLeft);
+}
+
 }  // namespace
 }  // namespace r2ccl

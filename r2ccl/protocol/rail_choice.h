@@ -54,6 +54,17 @@ constexpr bool may_open(const RailSight& seen, Purpose purpose, bool resilient, 
   return seen.home_is_up || purpose != Purpose::kStandby;
 }
 
+/// There is a path over the rail already, which has not failed. One that has is fenced for as long as its NIC
+/// stands still: should the rail come back meanwhile, another path is opened over it.
+constexpr bool occupies(const Rail& of_path, bool has_failed, const Rail& rail) {
+  return of_path == rail && !has_failed;
+}
+/// The peer's NIC that works with `local` when nothing is the matter: at the same distance from home at both
+/// ends.
+constexpr int straight(int local, int locals, const Rail& home, int remotes) {
+  return (local + remotes * locals + home.remote - home.local) % remotes;
+}
+
 }  // namespace rail
 
 /// A sender without an active path takes this one first. `kept`: for the way home.

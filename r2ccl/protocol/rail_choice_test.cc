@@ -182,5 +182,22 @@ TEST(Rail, what_stands_by_or_carries_a_share_takes_over_where_its_nics_are_up) {
       << "it is open, so it has worked since";
 }
 
+TEST(Rail, a_path_that_has_failed_does_not_keep_its_rail) {
+  EXPECT_TRUE(rail::occupies({1, 2}, false, {1, 2}));
+  EXPECT_FALSE(rail::occupies({1, 2}, true, {1, 2})) << "its fence may take for ever, and the rail be back";
+  EXPECT_FALSE(rail::occupies({1, 3}, false, {1, 2}));
+  EXPECT_FALSE(rail::occupies({2, 2}, false, {1, 2}));
+}
+
+TEST(Rail, straight_ones_are_at_the_same_distance_from_home_at_both_ends) {
+  for (int local = 0; local < 4; ++local) EXPECT_EQ(rail::straight(local, 4, {1, 1}, 4), local);
+  EXPECT_EQ(rail::straight(1, 4, {1, 3}, 4), 3) << "the home rail";
+  EXPECT_EQ(rail::straight(2, 4, {1, 3}, 4), 0);
+  EXPECT_EQ(rail::straight(0, 4, {1, 3}, 4), 2);
+  EXPECT_EQ(rail::straight(0, 4, {3, 0}, 4), 1) << "a home of a higher number here";
+  EXPECT_EQ(rail::straight(3, 4, {0, 0}, 2), 1) << "a peer with fewer NICs";
+  EXPECT_EQ(rail::straight(0, 2, {1, 0}, 8), 7) << "… with more";
+}
+
 }  // namespace
 }  // namespace r2ccl

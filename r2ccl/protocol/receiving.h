@@ -61,6 +61,14 @@ class ReceivingEndOf {
     host.send_received(ledger.received(), ledger.segments(ledger.received()));
   }
 
+  /// The path that is left is fenced: what goes with kFenced, the first incomplete message and the segments
+  /// of those that are. What that path has placed and no flush has shown can no longer be told from what is
+  /// still on its way to the GPU: it counts as missing.
+  template <class Unflushed>
+  uint64_t report(Unflushed& unflushed, uint32_t path, std::span<uint16_t, kWindow> segments) {
+    unflushed.take(path, [this](const auto& it) { ledger.forget(it.message, it.segment, it.bytes); });
+    return ledger.report(segments);
+  }
   /// The program has closed this end: what goes with kClose, behind which nothing follows.
   template <class Rules>
   uint64_t last_ack(const Rules& rules) const {

@@ -20,6 +20,9 @@ struct Retirement {
   static constexpr bool may_access(bool done, bool refused, bool removed) {
     return !done || (refused && !removed);
   }
+  /// Its end is waited for before buffers are given back. A driver that is `stuck` is not: its program would
+  /// hang with it, and is warned (may_access()).
+  static constexpr bool is_waited_for(bool done, bool stuck) { return !done && !stuck; }
   /// Is the oldest of `kept` to be destroyed now? `calm`: nobody searches for a path, which needs the NICs'
   /// workers; `keep_until`: a probe that was given up may be answered until then.
   static constexpr bool is_due(size_t kept, bool calm, uint64_t keep_until, uint64_t now) {

@@ -34,8 +34,10 @@ FACT = (r'(?:\w+(?:\(\))?(?:\.|->))*(?:(?:greeted_|sender_|refused_with_eio)\b|(
 # An operand of a condition. An argument, and the right side of an assignment to a sight, is none.
 ASKED = re.compile(r'(?:\b(?:if|while|switch) \(|!|&& |\|\| |\? )' + FACT + '|' + FACT + r' (?:&&|\|\||\?|==|!=) ')
 SIGHT = re.compile(r'\bseen\.\w+ = ')
-# For people, not for the protocol: a line of a message.
-TEXT = re.compile(r'"')
+# For people, not for the protocol: which words a message has.
+TEXT = re.compile(FACT + r' \? "')
+# … by another name.
+RENAMED = re.compile(r'\bbool \w+ = .*' + FACT)
 # Posting and testing are direct.
 DIRECT = ('if (activity_.empty_test() && context_.resilient()) look_at_silence();',)
 
@@ -45,9 +47,24 @@ def states_duration(line):
 
 
 def asks(line):
-    if SIGHT.search(line) or TEXT.search(line) or line.strip() in DIRECT:
+    if SIGHT.search(line) or line.strip() in DIRECT:
         return False
-    return bool(ASKED.search(line.split('//')[0]))
+    code = TEXT.sub('words', line.split('//')[0])
+    return bool(ASKED.search(code) or RENAMED.search(code))
+
+
+def statements(text):
+    """(number of its first line, one line) of each statement, so that nothing hides at a line's end."""
+    first, held = 0, ''
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split('//')[0].rstrip()
+        first, held = (first, held + ' ' + code.strip()) if held else (number, line if line.lstrip().startswith('#') else code)
+        if not code.strip() or code.endswith((';', '{', '}', ':')) or code.lstrip().startswith('#'):
+            if held.strip():
+                yield first, held
+            held = ''
+    if held.strip():
+        yield first, held
 
 
 def decides(line):
@@ -70,7 +87,7 @@ DECIDE = (
     'switch (end_.phase()) {', 'if (path.state == PathState::kActive) {', 'if (context_.resilient() && (sender_ || greeted_)) {', 'if (!greeted_) end_outage();',
     'return greeted_ && !closing_.peer_closed();', 'const bool wanted = !half->unwanted && !closing_.peer_closed();', 'if (c.context_.nic_down[nic]) continue;',
     'return context_.usable(l) && !peer_.nic_down(r);', 'if (home && !failback_.is_up()) return false;', 'if (outage_.lasts()) step_outage(tick);',
-    'sender_ ? choose(tick) : wait();', 'if (opening_.is_for(Purpose::kStandby)) ++standbys;')
+    'sender_ ? choose(tick) : wait();', 'const bool is_down = context_.nic_down[n];', 'if (greeted_) send(kFail, "x");', 'if (opening_.is_for(Purpose::kStandby)) ++standbys;')
 CARRY_OUT = (
     'while (!done.wait_for(lock, std::chrono::milliseconds(50), [this] { return over_; })) {', 'path.state = PathState::kActive;', 'seen.phase = end_.phase();',
     'seen.migrates_for_ns = tick.now - started_;', 'static_cast<unsigned long long>((now_ns() - since) / 1000));', 'if (!advance(Status::kMigrating)) return;',
@@ -80,7 +97,16 @@ CARRY_OUT = (
     'rails_.failed(local, remote, tick.now + OpeningRetries::kRailNs);', 'if (failback_.due(path->id(), tick.now)) {')
 
 
+SPLIT = """  if (path &&
+      greeted_)
+    drop(path);
+  R2_INFO("it is %s", sender_ ? "one"
+                              : "the other");
+"""
+
+
 def check_self():
+    assert [bool(decides(statement)) for _, statement in statements(SPLIT)] == [True, False]
     for line in DECIDE:
         assert decides(line), f'not noticed: {line}'
     for line in CARRY_OUT:
@@ -99,12 +125,13 @@ def wrong_lines(folder):
             found = re.match(r'#include\s+"r2ccl/(\w+)/', line)
             if found and found.group(1) in RANK and found.group(1) != package and RANK[found.group(1)] < RANK[package]:
                 yield f'{path}:{number}: {package}/ may not include {found.group(1)}/'
-            if package in CARRIES_OUT and (why := decides(line)):
-                yield f'{path}:{number}: {package}/ {why}, protocol/ does: {line.strip()}'
-            elif package in STATES_NO_DURATION and states_duration(line):
-                yield f'{path}:{number}: {package}/ states no duration, protocol/ does: {line.strip()}'
             if package in PURE and IMPURE.match(line):
                 yield f'{path}:{number}: {package}/ is pure: {line}'
+        for number, statement in statements(path.read_text()) if package in STATES_NO_DURATION else ():
+            if package in CARRIES_OUT and (why := decides(statement)):
+                yield f'{path}:{number}: {package}/ {why}, protocol/ does: {statement.strip()}'
+            elif states_duration(statement):
+                yield f'{path}:{number}: {package}/ states no duration, protocol/ does: {statement.strip()}'
 
 
 def main():

@@ -145,7 +145,7 @@ class OpeningModel::Run {
         if (it.probe == ProbeSight::kNone) it.probe = ProbeSight::kAwaited;
         return;
       case Say::kProved:
-        if (w_.opening.is(path) && it.exists) succeeded();
+        if (w_.opening.peer_proves(path) && it.exists) succeeded();
         return;
       case Say::kDrop:  // ChannelEnd::on_drop
         if (end == kReceives && makes(it)) it.unwanted = true;

@@ -49,6 +49,11 @@ class TestedOpening : public Opening {
     if (wrong == WrongOpening::kAnswerOfAnother) return Opening::peer_answers(Opening::path());
     return Opening::peer_answers(path);
   }
+  bool peer_proves(uint32_t path) const {
+    if (wrong == WrongOpening::kProvedOfAnother) return under_way();
+    if (wrong == WrongOpening::kEndsAgain) return path == last_;
+    return Opening::peer_proves(path);
+  }
   uint32_t begin(Purpose purpose, int local, int remote, uint64_t alive) {
     if (wrong == WrongOpening::kNumberAgain) static_cast<Opening&>(*this) = Opening();
     return last_ = Opening::begin(purpose, local, remote, alive);
