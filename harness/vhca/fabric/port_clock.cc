@@ -166,10 +166,30 @@ void cancel_rest(const Flow& flow, std::uint64_t now_ns) {
   flow.server->active[flow.index / 64].fetch_and(~(1ull << (flow.index % 64)));
 }
 
+namespace {
+
+// The server at time now, with the flow active if it has work. A reclaimer that was held up between its look
+// at the owner and what follows (release_flows_of) clears the bit of the flow's next owner; that one's next
+// look mends it.
+Clock look(const Flow& flow, std::uint64_t now_ns, Backlog& backlog) {
+  RateServer& server = *flow.server;
+  const Clock clock = advance(server, now_ns, backlog);
+  std::atomic<std::uint64_t>& word = server.active[flow.index / 64];
+  const std::uint64_t bit = 1ull << (flow.index % 64);
+  if (word.load(std::memory_order_relaxed) & bit) return clock;
+  if (static_cast<std::int64_t>(server.finish_tag[flow.index].load() - clock.virtual_bytes) <= 0)
+    return clock;
+  word.fetch_or(bit);
+  collect(server, clock.virtual_bytes, backlog);
+  return clock;
+}
+
+}  // namespace
+
 std::uint64_t unserved_bytes(const Flow& flow, std::uint64_t now_ns) {
   RateServer& server = *flow.server;
   Backlog backlog;
-  const Clock clock = advance(server, now_ns, backlog);
+  const Clock clock = look(flow, now_ns, backlog);
   if (!(server.active[flow.index / 64].load() >> (flow.index % 64) & 1)) return 0;
   const auto left = static_cast<std::int64_t>(server.finish_tag[flow.index].load() - clock.virtual_bytes);
   return left <= 0 ? 0 : (static_cast<std::uint64_t>(left) + flow.per_byte - 1) / flow.per_byte;
@@ -177,15 +197,14 @@ std::uint64_t unserved_bytes(const Flow& flow, std::uint64_t now_ns) {
 
 std::uint64_t served_bytes(const Flow& flow, std::uint64_t begin_tag, std::uint64_t now_ns) {
   Backlog backlog;
-  const auto done =
-      static_cast<std::int64_t>(advance(*flow.server, now_ns, backlog).virtual_bytes - begin_tag);
+  const auto done = static_cast<std::int64_t>(look(flow, now_ns, backlog).virtual_bytes - begin_tag);
   return done <= 0 ? 0 : static_cast<std::uint64_t>(done) / flow.per_byte;
 }
 
 std::uint64_t time_of_tag(const Flow& flow, std::uint64_t tag, std::uint64_t now_ns) {
   RateServer& server = *flow.server;
   Backlog backlog;
-  const Clock clock = advance(server, now_ns, backlog);
+  const Clock clock = look(flow, now_ns, backlog);
   const auto left = static_cast<std::int64_t>(tag - clock.virtual_bytes);
   if (left <= 0) return 0;
   const Clock then = serve(server, clock, backlog, UINT64_MAX, left);

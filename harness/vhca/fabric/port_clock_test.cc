@@ -121,6 +121,24 @@ TEST_F(PortClock, slow_rates_are_kept_within_a_thousandth) {
   EXPECT_NEAR(static_cast<double>(time_of_tag(f, end_of(begin, 125'000), kStart) - kStart), 1e9, 1e6);
 }
 
+// release_flows_of() looks whose a flow is, and then clears its bit; another process may be the owner by
+// then.
+TEST_F(PortClock, a_late_reclaimer_does_not_stop_the_work_of_the_next_owner) {
+  const Flow f = flow(), other = flow();
+  const std::uint64_t begin = reserve(f, 125'000, kStart);
+  server_->active[0].fetch_and(~1ull);
+  EXPECT_NEAR(static_cast<double>(time_of_tag(f, end_of(begin, 125'000), kStart + 500) - kStart), 1e6, 1000);
+  EXPECT_EQ(time_of_tag(f, end_of(begin, 125'000), kStart + 1'001'000), 0u);
+  EXPECT_EQ(unserved_bytes(f, kStart + 1'001'000), 0u);
+
+  const std::uint64_t again = reserve(f, 125'000, kStart + 2'000'000);
+  server_->active[0].fetch_and(~1ull);
+  EXPECT_EQ(unserved_bytes(f, kStart + 2'000'000), 125'000u);
+  EXPECT_EQ(served_bytes(f, again, kStart + 2'500'000), 62'500u);
+  EXPECT_EQ(unserved_bytes(other, kStart + 2'500'000), 0u) << "who has no work stays idle";
+  EXPECT_EQ(server_->active[0].load() & 2, 0u);
+}
+
 // Many threads reserve and look at the same time: the whole must take exactly as long as the bytes need,
 // never less.
 TEST_F(PortClock, users_at_the_same_time_get_together_what_the_rate_gives) {
