@@ -9,6 +9,7 @@
 #include "harness/judge/ports.h"
 #include "harness/judge/settle_bound.h"
 #include "harness/judge/switch_time.h"
+#include "harness/measure/affected.h"
 #include "harness/measure/restored.h"
 #include "harness/measure/statistics.h"
 #include "harness/scenario/node_name.h"
@@ -165,6 +166,10 @@ class Faults {
       sample.sampled = false;
       sample.why_not_sampled = kJobEnded;
     }
+    if (sample.sampled && no_rate_to_judge_by(window, sample)) {
+      sample.sampled = false;
+      sample.why_not_sampled = window.before_until_ns < window.t0_ns ? kNoRateBeforeRound : kNoRateBefore;
+    }
     if (!sample.sampled && strike.t0_ns >= end_ns_ && job_.outcome == Outcome::kOk)
       sample.why_not_sampled = kJobOver;
     if (scenario_.transport_of(*job_.mode) != Transport::kPlugin) {
@@ -188,6 +193,23 @@ class Faults {
     }
   }
 
+  /// No operation had ended before the strike, so nothing tells which rate has to come back, and the job went
+  /// on. A stream that left no fenced NIC, was silent for longer than a rate may take to settle, or is silent
+  /// at the end has stalled: that counts as unrecovered.
+  bool no_rate_to_judge_by(const FaultWindow& window, const FaultSample& sample) const {
+    const Record& record = job_.record;
+    const bool ran_on = job_.outcome == Outcome::kOk || job_.outcome == Outcome::kCancelled;
+    if (!ran_on || sample.before_gbps > 0 || sample.recover_ms) return false;
+    if (std::any_of(record.operations.begin(), record.operations.end(), [&](const OperationSpan& operation) {
+          return operation.complete && operation.span.end_ns <= window.before_until_ns;
+        }))
+      return false;
+    if (sample.detected_ns && !sample.migrated_ns) return false;
+    if (sample.blackout_ms.value_or(0) > settle_bound_ms(true, sample.window_ms)) return false;
+    const auto silent = silences(record, window, affected_streams(record, window), sample.window_ms);
+    return silent.empty() || silent.back().end_ns < record.open.elapsed(window.end_ns);
+  }
+
   /// The NICs can carry what they could, nobody left the one that was struck, and the rate was good at once
   /// and stayed so: any time until the first good interval is the unevenness of an operation, no recovery.
   bool took_nothing(const Firing& strike, const FaultSample& sample) const {
@@ -205,8 +227,8 @@ class Faults {
     sample.recovered_after_heal = false;
   }
 
-  /// Of each round the window behind its last strike that can be measured: then everything that was planned is
-  /// broken.
+  /// Of each round the window behind its last strike that can be measured: then everything that was planned
+  /// is broken.
   void measure_throughput() {
     std::map<size_t, size_t> last;  // index of the strike, and of its sample
     for (size_t i = 0; i < strikes_.size(); ++i)

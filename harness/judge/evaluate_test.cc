@@ -65,6 +65,93 @@ TEST_F(Evaluate, what_was_delivered_before_the_first_operation_is_no_measure_of_
   EXPECT_DOUBLE_EQ(result().floor_ms, 20);
 }
 
+/// NIC 0 is lost 10 ms before the first operation, whose stream 0 is silent until its first segment on NIC 1.
+class BeforeTheFirst : public EvaluateTest {
+ protected:
+  static constexpr const char* kWhy =
+      "it struck before an operation had ended, so that no rate before it is known";
+  void lose_early(double silent_ms, bool moves = true) {
+    deliver(0, 900, 980, 10, 0);  // the warm-up
+    deliver(1, 900, 980, 10, 1);
+    strike(990);
+    job.record.fences.push_back({at(995), 1, 0, 0u, "completion"});
+    const double first_end = std::max(1200., 1100 + silent_ms);
+    operation(1000, first_end);
+    deliver(1, 1000, first_end, 20, 1);
+    if (moves) deliver(0, 980 + silent_ms, first_end, 20, 1);
+    for (double t = first_end; t < first_end + 2000; t += 200) operation(t, t + 200);
+    deliver(1, first_end, first_end + 2000, 20, 1);
+    if (moves) deliver(0, first_end, first_end + 2000, 20, 1);
+  }
+};
+
+TEST_F(BeforeTheFirst, without_a_rate_before_it_a_fault_is_no_sample_and_says_why) {
+  lose_early(60);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults.at(0).before_gbps, 0);
+  EXPECT_FALSE(evaluated.faults.at(0).sampled);
+  EXPECT_EQ(evaluated.faults.at(0).why_not_sampled, kWhy);
+  EXPECT_EQ(evaluated.faults_dropped, (std::map<std::string, size_t>{{kWhy, 1}}));
+  EXPECT_EQ(evaluated.faults_unrecovered, 0u);
+  EXPECT_EQ(evaluated.recover_ms.n, 0u);
+  EXPECT_EQ(evaluated.blackout_ms.n, 0u);
+  EXPECT_EQ(evaluated.throughput.rounds_measured, 0u);
+  EXPECT_NE(evaluated.throughput.why_not, "");
+}
+
+TEST_F(BeforeTheFirst, a_stall_beyond_the_bound_is_unrecovered_all_the_same) {
+  lose_early(400);
+  const ModeResult evaluated = result();
+  EXPECT_TRUE(evaluated.faults.at(0).sampled) << evaluated.faults.at(0).why_not_sampled;
+  EXPECT_EQ(evaluated.faults_unrecovered, 1u);
+  EXPECT_GE(evaluated.blackout_ms.max, 380);
+}
+
+TEST_F(BeforeTheFirst, a_stream_that_never_moves_is_unrecovered) {
+  deliver(0, 900, 980, 10, 0);
+  deliver(1, 900, 980, 10, 1);
+  strike(990);
+  operation(1000, 1230, false);  // shorter than the bound: what never moves needs none
+  deliver(1, 1000, 1230, 20, 1);
+  job.record.fences.push_back({at(995), 1, 0, 0u, "completion"});
+  for (const Outcome outcome : {Outcome::kOk, Outcome::kHang}) {
+    job.outcome = outcome;
+    const ModeResult evaluated = result();
+    EXPECT_TRUE(evaluated.faults.at(0).sampled) << evaluated.faults.at(0).why_not_sampled;
+    EXPECT_EQ(evaluated.faults_unrecovered, 1u);
+  }
+}
+
+TEST_F(BeforeTheFirst, a_stream_that_is_silent_when_the_job_is_cut_short_is_unrecovered) {
+  deliver(0, 900, 980, 10, 0);
+  deliver(1, 900, 980, 10, 1);
+  strike(990);
+  operation(1000, 1230, false);
+  deliver(1, 1000, 1230, 20, 1);
+  job.outcome = Outcome::kCancelled;
+  const ModeResult evaluated = result();
+  EXPECT_TRUE(evaluated.faults.at(0).sampled) << evaluated.faults.at(0).why_not_sampled;
+  EXPECT_EQ(evaluated.faults_unrecovered, 1u);
+}
+
+/// The second of two faults comes long after the first operation, the first one before it.
+TEST_F(BeforeTheFirst, a_later_fault_of_such_a_round_names_the_earlier_one) {
+  scenario.faults.push_back(fault("throttle", "node1/nic1", kGbit / 2));
+  lose_early(60);
+  strike(2005, 1);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults.at(0).why_not_sampled, kWhy);
+  EXPECT_EQ(evaluated.faults.at(1).why_not_sampled,
+            "an earlier fault struck before an operation had ended, so that no rate before it is known");
+  EXPECT_EQ(evaluated.faults_unrecovered, 0u);
+}
+
+TEST_F(BeforeTheFirst, a_job_that_did_not_go_on_hides_no_fault) {
+  lose_early(60);
+  job.outcome = Outcome::kHang;
+  EXPECT_EQ(result().faults_unrecovered, 1u);
+}
+
 TEST_F(Evaluate, a_signal_to_a_rank_strikes_no_nic) {
   run(1000, 1500, 100, 10);
   run(1500, 2500, 200, 20);

@@ -15,6 +15,13 @@ inline constexpr char kNoNicStruck[] = "no NIC was struck";
 inline constexpr char kJobOver[] = "the job's last operation had ended";
 inline constexpr char kJobEnded[] = "the job ended before it could be measured";
 
+/// Nothing was delivered in the undisturbed time before this strike, or before the round that it belongs to:
+/// whether the rate came back is not known. Never said of a strike that stalled a stream.
+inline constexpr char kNoRateBefore[] =
+    "it struck before an operation had ended, so that no rate before it is known";
+inline constexpr char kNoRateBeforeRound[] =
+    "an earlier fault struck before an operation had ended, so that no rate before it is known";
+
 /// True for a later strike of a fault that repeats: what is measured behind a round's last strike is measured
 /// behind the one before.
 bool leaves_last_place(size_t strike, const std::string& why_not_sampled);

@@ -119,6 +119,11 @@ class Teller {
       return say("", "the rate went from " + short_number(sample.before_gbps) + " to " +
                          short_number(sample.after_gbps) + " Gbit/s; the remaining NICs carry " +
                          short_number(sample.limit * sample.before_gbps) + " at best");
+    if (!sample.recovered_ns && sample.sampled && sample.before_gbps <= 0 && mode_.outcome == Outcome::kOk)
+      return say("",
+                 "a channel stalled for " + short_number(sample.blackout_ms.value_or(0)) +
+                     " ms; the rate before is not known, so no return to it was seen",
+                 Tone::kBad);
     if (!sample.recovered_ns && sample.sampled && mode_.outcome == Outcome::kOk)
       say("", "never returned to the rate that the remaining NICs can carry", Tone::kBad);
   }

@@ -147,6 +147,34 @@ TEST_F(ChangesNothing, where_ports_have_no_rate_of_their_own_a_throttle_may_take
   EXPECT_TRUE(result().faults.at(0).sampled) << result().faults.at(0).why_not_sampled;
 }
 
+// The link is lost before the first operation, whose stream is silent for 60 or for 460 ms of it.
+TEST_F(StoryOfFaults, a_fault_without_a_rate_before_it_is_not_told_as_one_that_never_returned) {
+  scenario.faults = {fault("port_down", "node2/nic1")};
+  for (uint32_t s = 0; s < 6; ++s) deliver(s, 900, 980, 10, uint16_t(s % 2));
+  strike(990);
+  fence(995, 2, 1, 1, "event");
+  const JobRecord warm = job;
+  for (const double silent_ms : {60., 460.}) {
+    job = warm;
+    operation(1000, 1600);
+    for (uint32_t s = 0; s < 6; ++s) {
+      const bool away = s == 1 || s == 5;  // what the lost NIC sent, and what it received
+      deliver(s, away ? 990 + silent_ms : 1000, 1600, 10, uint16_t(away ? 0 : s % 2));
+    }
+    go_on(1600, 3600, {1, 5}, 20);
+    std::string story;
+    for (const StoryLine& line : told(result())) story += line.text + "\n";
+    EXPECT_EQ(story.find("never returned"), std::string::npos) << story;
+    EXPECT_EQ(story.find("no sample: it struck before an operation had ended, so that no rate before it is "
+                         "known") != std::string::npos,
+              silent_ms < 100)
+        << story;
+    EXPECT_EQ(story.find("a channel stalled for 460 ms; the rate before is not known") != std::string::npos,
+              silent_ms > 100)
+        << story;
+  }
+}
+
 TEST_F(StoryOfFaults, each_outage_of_a_flapping_port_is_a_strike_with_a_heal_of_its_own) {
   scenario.faults = {fault("port_flap", "node2/nic1")};
   go_on(1000, 6000);
