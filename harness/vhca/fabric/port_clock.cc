@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/vhca/base/pause_point.h"
+
 namespace vhca {
 namespace {
 
@@ -119,6 +121,9 @@ Flow open_flow(RateServer& server, std::uint32_t owner_qp, std::uint32_t percent
     std::uint32_t expected = 0;
     if (server.flow_owner[i].load(std::memory_order_relaxed) != 0) continue;
     if (!server.flow_owner[i].compare_exchange_strong(expected, owner_qp)) continue;
+    // What its last owner had reserved dies with it.
+    server.finish_tag[i].store(read_clock(server).virtual_bytes);
+    server.active[i / 64].fetch_and(~(1ull << (i % 64)));
     raise_mark(server.words_used, i / 64 + 1);
     return {&server, i, (100ull << kVirtualByteBits) / percent};
   }
@@ -136,6 +141,7 @@ void release_flows_of(RateServer& server, std::uint32_t owner_qp) {
   const std::uint32_t words = server.words_used.load();
   for (std::uint32_t i = 0; i < words * 64; ++i) {
     if (server.flow_owner[i].load(std::memory_order_relaxed) != owner_qp) continue;
+    VHCA_PAUSE_POINT(flow_seen);
     server.active[i / 64].fetch_and(~(1ull << (i % 64)));
     std::uint32_t expected = owner_qp;
     server.flow_owner[i].compare_exchange_strong(expected, 0);

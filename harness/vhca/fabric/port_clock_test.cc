@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fluid server of a port, with time passed in: shares, order, and that late observers lose nothing.
-#include "harness/vhca/fabric/port_clock.h"
+#include "harness/vhca/testing/pause_at.h"
+
+#include "port_clock.cc"
 
 #include <gtest/gtest.h>
 
@@ -124,19 +126,58 @@ TEST_F(PortClock, slow_rates_are_kept_within_a_thousandth) {
 // release_flows_of() looks whose a flow is, and then clears its bit; another process may be the owner by
 // then.
 TEST_F(PortClock, a_late_reclaimer_does_not_stop_the_work_of_the_next_owner) {
-  const Flow f = flow(), other = flow();
-  const std::uint64_t begin = reserve(f, 125'000, kStart);
-  server_->active[0].fetch_and(~1ull);
-  EXPECT_NEAR(static_cast<double>(time_of_tag(f, end_of(begin, 125'000), kStart + 500) - kStart), 1e6, 1000);
-  EXPECT_EQ(time_of_tag(f, end_of(begin, 125'000), kStart + 1'001'000), 0u);
-  EXPECT_EQ(unserved_bytes(f, kStart + 1'001'000), 0u);
+  constexpr std::uint32_t kDead = 100, kNext = 101;
+  Flow f;
+  std::uint64_t begin = 0, now = kStart;
+  // Reserves for the next owner of the dead one's flow, while the first reclaimer is about to clear its bit.
+  const auto reserve_meanwhile = [&] {
+    open_flow(*server_, kDead, 100);
+    test::at_next("flow_seen", [&] {
+      release_flows_of(*server_, kDead);
+      f = open_flow(*server_, kNext, 100);
+      begin = reserve(f, 125'000, now);
+    });
+    release_flows_of(*server_, kDead);
+    ASSERT_EQ(f.index, 0u);
+    ASSERT_EQ(server_->flow_owner[0].load(), kNext);
+    ASSERT_EQ(server_->active[0].load() & 1, 0u) << "the late one has cleared the wrong bit";
+  };
+  reserve_meanwhile();
+  EXPECT_NEAR(static_cast<double>(time_of_tag(f, end_of(begin, 125'000), now + 500) - now), 1e6, 1000);
+  EXPECT_EQ(time_of_tag(f, end_of(begin, 125'000), now + 1'001'000), 0u);
+  EXPECT_EQ(unserved_bytes(f, now + 1'001'000), 0u);
+  close_flow(f);
 
-  const std::uint64_t again = reserve(f, 125'000, kStart + 2'000'000);
-  server_->active[0].fetch_and(~1ull);
-  EXPECT_EQ(unserved_bytes(f, kStart + 2'000'000), 125'000u);
-  EXPECT_EQ(served_bytes(f, again, kStart + 2'500'000), 62'500u);
-  EXPECT_EQ(unserved_bytes(other, kStart + 2'500'000), 0u) << "who has no work stays idle";
-  EXPECT_EQ(server_->active[0].load() & 2, 0u);
+  now += 2'000'000;
+  reserve_meanwhile();
+  EXPECT_EQ(unserved_bytes(f, now), 125'000u);
+  EXPECT_EQ(served_bytes(f, begin, now + 500'000), 62'500u);
+}
+
+TEST_F(PortClock, the_next_owner_of_a_flow_has_none_of_the_work_of_a_dead_one) {
+  const Flow dead = flow();
+  reserve(dead, 64 << 20, kStart);
+  release_flows_of(*server_, next_owner_ - 1);
+  const Flow next = flow();
+  ASSERT_EQ(next.index, dead.index);
+  EXPECT_EQ(unserved_bytes(next, kStart + 1000), 0u);
+  EXPECT_EQ(server_->active[0].load(), 0u) << "nobody has work";
+  const Flow other = flow();
+  const std::uint64_t begin = reserve(other, 125'000, kStart + 1000);
+  EXPECT_NEAR(static_cast<double>(time_of_tag(other, end_of(begin, 125'000), kStart + 1000) - kStart), 1e6,
+              1100)
+      << "the whole rate is the living one's";
+}
+
+// Its bit may be set still: drop_idle() sets one again when it finds a tag that was written meanwhile.
+TEST_F(PortClock, the_next_owner_of_a_flow_that_was_left_active_begins_without_work) {
+  const Flow dead = flow();
+  reserve(dead, 64 << 20, kStart);
+  server_->flow_owner[dead.index].store(0);
+  const Flow next = flow();
+  ASSERT_EQ(next.index, dead.index);
+  EXPECT_EQ(unserved_bytes(next, kStart + 1000), 0u);
+  EXPECT_EQ(server_->active[0].load(), 0u);
 }
 
 // Many threads reserve and look at the same time: the whole must take exactly as long as the bytes need,
