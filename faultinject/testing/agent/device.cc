@@ -87,6 +87,13 @@ std::string query_device(std::istringstream&) {
   return ok_or_errno(V(ibv_query_device)(context, &attr));
 }
 
+// The most entries that a completion queue may have.
+std::string max_cqe(std::istringstream&) {
+  ibv_device_attr attr{};
+  const int rc = V(ibv_query_device)(context, &attr);
+  return rc == 0 ? "ok " + std::to_string(attr.max_cqe) : "errno " + std::to_string(rc);
+}
+
 std::string port_state(std::istringstream& in) {
   int port = 1;
   in >> port;
@@ -163,6 +170,7 @@ Commands device_commands() {
       {"reopen", reopen},
       {"old_version", old_version},
       {"device", query_device},
+      {"max_cqe", max_cqe},
       {"port", port_state},
       {"gid", show_gid},
       {"alloc_pd", try_to_alloc_pd},
