@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include "harness/vhca/queues/runtime.h"
 
 namespace vhca::test {
 namespace {
@@ -24,6 +24,7 @@ constexpr std::uint32_t kDepth = 16384;
 struct Stage {
   Address target;
   std::atomic<bool> target_is_ready;
+  std::atomic<std::uint64_t> killed_ns;
 };
 
 void pass(std::uint64_t ms) {
@@ -121,6 +122,54 @@ TEST(PausedInitiator,
   EXPECT_NEAR(after.port, 1.0, 0.1);
   EXPECT_NEAR(after.other, 0.5, 0.1);
   EXPECT_EQ(stopped.wait(), 0);
+}
+
+// From the death of an initiator that has taken the arm of the receiver's queue, and has not rung for its
+// engine, until the receiver has the event in its hands.
+void wait_for_event_of_the_dead(std::uint64_t& took_ns) {
+  const auto fabric = make_fabric(2, 1);
+  SharedPage<Stage> stage;
+  Process receiver(fabric, "node1", [](const Wire& wire) {
+    Endpoint me({.channel = true});
+    me.post_recv(7, 0, 64);
+    VHCA_REQUIRE_EQ(ibv_req_notify_cq(me.cq(), 0), 0);
+    me.connect_over(wire);
+    pollfd fd{me.channel()->fd, POLLIN, 0};
+    VHCA_REQUIRE_EQ(::poll(&fd, 1, 20'000), 1);
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    VHCA_REQUIRE_EQ(ibv_get_cq_event(me.channel(), &cq, &context), 0);
+    const std::uint64_t got = now_ns();
+    VHCA_REQUIRE(cq == me.cq());
+    ibv_ack_cq_events(cq, 1);
+    me.expect(IBV_WC_SUCCESS, 7);
+    wire.send(got);
+  });
+  Process initiator(fabric, "node0", [&](const Wire& wire) {
+    at_next("disarmed", [&] {
+      stage->killed_ns.store(now_ns());
+      ::kill(::getpid(), SIGKILL);
+    });
+    Endpoint me;
+    me.connect_over(wire);
+    me.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
+    me.expect(IBV_WC_SUCCESS, 1);
+  });
+  introduce(receiver, initiator);
+  EXPECT_EQ(initiator.wait(), 128 + SIGKILL);
+  std::uint64_t got = 0;
+  ASSERT_EQ(::recv(receiver.wire().fd(), &got, sizeof got, MSG_WAITALL), 8) << "the receiver was not woken";
+  EXPECT_EQ(receiver.wait(), 0);
+  ASSERT_NE(stage->killed_ns.load(), 0u);
+  took_ns = got - stage->killed_ns.load();
+}
+
+// The median of five, because a busy machine may wake the engine late.
+TEST(PausedInitiator, an_event_that_it_left_behind_when_it_was_killed_comes_within_two_heartbeats) {
+  std::array<std::uint64_t, 5> took{};
+  for (std::uint64_t& ns : took) ASSERT_NO_FATAL_FAILURE(wait_for_event_of_the_dead(ns));
+  std::sort(took.begin(), took.end());
+  EXPECT_LT(took[2], 2 * kHeartbeatNs);
 }
 
 }  // namespace
