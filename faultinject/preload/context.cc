@@ -287,6 +287,7 @@ void Context::begin_new_life(QueuePair& qp) {
   qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
   qp.deaf_by = qp.port = qp.peer_qp_num = 0;
   qp.sent.clear();
+  qp.refused = {};
   qp.peer.reset();
 }
 

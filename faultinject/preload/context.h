@@ -180,7 +180,11 @@ class Context {
   bool move_to_err(QueuePair& qp);
   bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent, uint64_t now_ns);
   void count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now_ns);
+  /// What post_one() has counted, and what was done to the WR, where that was not posted after all.
+  void take_back(QueuePair& qp, const Sent& sent);
+  void strike_again(QueuePair& qp, Sent& sent);
   int post_one(QueuePair& qp, const ibv_send_wr& wr, uint64_t now_ns);
+  int hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool refused_by_state, uint64_t now_ns);
   int real_post(QueuePair& qp, ibv_send_wr& wr);
   void end_fault(Fault& fault, uint64_t now_ns);
   bool must_hold(const QueuePair& qp) const;
@@ -224,6 +228,12 @@ class Context {
   std::unordered_map<const ibv_comp_channel*, std::shared_ptr<CompletionChannel>> channels_;
   std::unordered_map<const ibv_ah*, NicAddress> ahs_;  // those that lead to a NIC of the board
   std::vector<std::unique_ptr<Fault>> faults_;
+  struct Counted {
+    uint32_t fault_id;
+    uint64_t step;  // of FaultEntry::progress
+    bool met;
+  };
+  std::vector<Counted> counted_;  // of the WR that is being posted
   uint32_t faults_seen_ = 0;
   int port_down_[256] = {};
   DeviceRemoval removal_;

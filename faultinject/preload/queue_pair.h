@@ -32,6 +32,14 @@ struct Sent {
   uint32_t spoiled_by = 0;  // … by this fault
 };
 
+// The send WR that its provider refused last, most likely because the queue was full: the next one of its
+// queue pair is the same, posted again, or takes its place.
+struct RefusedSend {
+  std::vector<uint32_t> met;  // the faults whose triggers it has met, and does not meet again
+  bool has_met(uint32_t fault_id) const { return std::find(met.begin(), met.end(), fault_id) != met.end(); }
+  Sent struck;                // spoiled != 0: what a fault has made of it
+};
+
 // A send WR kept back, deep copied: its scatter list and its inline data are ours.
 struct HeldWr {
   uint64_t serial = 0;             // unique in its context
@@ -126,6 +134,7 @@ struct QueuePair {
   uint8_t timeout = 0, retry_count = 0;
 
   std::deque<Sent> sent;  // known only from when tracking began
+  RefusedSend refused;
   std::deque<HeldWr> held;
   Traffic posted;
 
