@@ -328,6 +328,15 @@ TEST(SetUpPatience, looks_after_the_connection_of_a_resilient_sender) {
   EXPECT_EQ(patience.look({.owed = true}, now + 2001 * kMs), SetUpAct::kReplace);
 }
 
+TEST(SetUpPatience, counts_from_when_something_was_owed_first) {
+  SetUpPatience patience;
+  const uint64_t now = 1000 * kMs;
+  for (uint64_t ms = 0; ms < 9000; ms += 1000)
+    EXPECT_EQ(patience.look({.owed = false}, now + ms * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.owed = true}, now + 9000 * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.owed = true}, now + 10'001 * kMs), SetUpAct::kReplace);
+}
+
 TEST(Break, of_a_connection_that_brings_what_is_not_the_peers) {
   EXPECT_TRUE(is_break(true, true, false)) << "a sender made it, and makes another one";
   EXPECT_TRUE(is_break(true, false, true));
