@@ -79,6 +79,7 @@ bool complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc
   }
   std::uint64_t expected = receive.index;
   if (!qp.recv_completed.compare_exchange_strong(expected, receive.index + 1)) return false;
+  VHCA_PAUSE_POINT(receive_completed);
   if (status == IBV_WC_SUCCESS) announce_receive(fabric, qp, (send.flags & IBV_SEND_SOLICITED) != 0, 1);
   return true;
 }
