@@ -2,7 +2,8 @@
 # r2ccl_use_headers(TARGET core|harness|tests): headers of libraries that many sources read, compiled once for the libraries
 #   that are optimised in full (core), once for those of the harness that are not (harness), and once for all tests. Sources
 #   include what they use all the same, and build without this. Not with ccache, which cannot share such objects between folders.
-# r2ccl_precompile_own(TARGET HEADER ...): headers that many sources of this library read, compiled once for it alone.
+# r2ccl_precompile_own(TARGET HEADER ...): headers that many sources of this library read, compiled once for it alone where each
+#   source is compiled by itself.
 option(R2CCL_PRECOMPILE_HEADERS "Compile the headers of libraries once" ON)
 if(CCACHE_PROGRAM OR R2CCL_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(R2CCL_PRECOMPILE_HEADERS OFF CACHE BOOL "Compile the headers of libraries once" FORCE)
@@ -17,6 +18,7 @@ endfunction()
 
 if(R2CCL_PRECOMPILE_HEADERS)
   set(r2ccl_holder "${PROJECT_SOURCE_DIR}/cmake/headers/main.cc")
+  set_source_files_properties("${r2ccl_holder}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   set(r2ccl_of_files <filesystem> <fstream> <random> <set> <sstream>)
   add_library(r2ccl_core_headers OBJECT EXCLUDE_FROM_ALL "${r2ccl_holder}")
   r2ccl_precompile(r2ccl_core_headers <mutex> <span>)
@@ -29,6 +31,11 @@ if(R2CCL_PRECOMPILE_HEADERS)
     target_link_libraries(r2ccl_tests_headers PRIVATE GTest::gtest)
     r2ccl_precompile(r2ccl_tests_headers <gtest/gtest.h> ${r2ccl_of_files})
   endif()
+  foreach(holder core harness tests)
+    if(TARGET r2ccl_${holder}_headers)
+      set_target_properties(r2ccl_${holder}_headers PROPERTIES UNITY_BUILD OFF)  # a unit does not skip the header
+    endif()
+  endforeach()
 endif()
 
 function(r2ccl_use_headers target kind)
@@ -38,7 +45,7 @@ function(r2ccl_use_headers target kind)
 endfunction()
 
 function(r2ccl_precompile_own target)
-  if(R2CCL_PRECOMPILE_HEADERS)
+  if(R2CCL_PRECOMPILE_HEADERS AND NOT CMAKE_UNITY_BUILD)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()

@@ -13,8 +13,6 @@
 namespace faultinject {
 namespace {
 
-enum Own { kMinBytes, kReport };  // as declared below
-
 bool carries_data_away(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -29,6 +27,8 @@ bool carries_data_away(ibv_wr_opcode opcode) {
 }
 
 class AckLost : public Fault {
+  enum Own { kMinBytes, kReport };  // as declared below
+
  public:
   using Fault::Fault;
 

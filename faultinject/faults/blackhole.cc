@@ -16,12 +16,13 @@
 namespace faultinject {
 namespace {
 
-enum Own { kDirection };  // as declared below
 // Which packets, as the target's port sees them.
 enum class Direction : uint64_t { kIn, kOut, kBoth };
 
 class OneWay : public Stall {
  public:
+  enum Own { kDirection };  // as declared below
+
   using Stall::Stall;
   bool reaches_peers() const override { return true; }
 
@@ -61,7 +62,7 @@ class OneWay : public Stall {
 };
 
 std::unique_ptr<Fault> make_blackhole(FaultEntry& entry) {
-  if (Direction(entry.own[kDirection]) == Direction::kBoth) return std::make_unique<PortCut>(entry);
+  if (Direction(entry.own[OneWay::kDirection]) == Direction::kBoth) return std::make_unique<PortCut>(entry);
   return std::make_unique<OneWay>(entry);
 }
 

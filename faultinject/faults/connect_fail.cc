@@ -13,11 +13,11 @@
 namespace faultinject {
 namespace {
 
-enum Own { kState };  // as declared below
-
 enum class Refused : uint32_t { kAny, kRtr, kRts };  // the words of 'state'
 
 class ConnectFail : public Fault {
+  enum Own { kState };  // as declared below
+
  public:
   using Fault::Fault;
 

@@ -12,9 +12,9 @@
 namespace faultinject {
 namespace {
 
-enum Own { kJitter };  // as declared below
-
 class Delay : public Fault {
+  enum Own { kJitter };  // as declared below
+
  public:
   explicit Delay(FaultEntry& entry) : Fault(entry), random_(entry.seed) {}
 

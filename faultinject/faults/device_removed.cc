@@ -26,9 +26,9 @@
 namespace faultinject {
 namespace {
 
-enum Own { kWindow, kCompletions, kSettle, kEnd, kNotice };  // as declared below; kNotice of the first only
-
 class DeviceRemoved : public Fault {
+  enum Own { kWindow, kCompletions, kSettle, kEnd, kNotice };  // as declared below; kNotice of the first only
+
  public:
   using Fault::Fault;
   void begin(Context& context, uint64_t now) override {

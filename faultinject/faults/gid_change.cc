@@ -14,9 +14,9 @@
 namespace faultinject {
 namespace {
 
-enum Own { kRow };  // as declared below
-
 class GidChange : public Fault {
+  enum Own { kRow };  // as declared below
+
  public:
   using Fault::Fault;
 

@@ -14,9 +14,9 @@
 namespace faultinject {
 namespace {
 
-enum Own { kDown, kUp };  // as declared below
-
 class PortFlap : public Stall {
+  enum Own { kDown, kUp };  // as declared below
+
  public:
   using Stall::Stall;
   bool reaches_peers() const override { return true; }

@@ -14,7 +14,6 @@
 namespace faultinject {
 namespace {
 
-enum Own { kSide };  // as declared below
 enum class Side : uint64_t { kLocal, kRemote, kBoth };
 
 // The end of a connection that a process marks for the process at the other end to strike.
@@ -37,6 +36,8 @@ class LocalQpError : public QpStrike {
 // one.
 class FarQpError : public Fault {
  public:
+  enum Own { kSide };  // as declared below
+
   using Fault::Fault;
   bool reaches_peers() const override { return true; }
 
@@ -109,7 +110,7 @@ class FarQpError : public Fault {
 };
 
 std::unique_ptr<Fault> make_qp_error(FaultEntry& entry) {
-  if (Side(entry.own[kSide]) == Side::kLocal) return std::make_unique<LocalQpError>(entry);
+  if (Side(entry.own[FarQpError::kSide]) == Side::kLocal) return std::make_unique<LocalQpError>(entry);
   return std::make_unique<FarQpError>(entry);
 }
 

@@ -16,9 +16,9 @@
 namespace faultinject {
 namespace {
 
-enum Own { kWindow, kDepth };  // as declared below
-
 class Reorder : public Fault {
+  enum Own { kWindow, kDepth };  // as declared below
+
  public:
   explicit Reorder(FaultEntry& entry) : Fault(entry), random_(entry.seed) {}
 

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <ostream>
 
 #include "harness/cli/resources.h"
@@ -17,12 +16,6 @@ namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-void write_file(const fs::path& file, const std::string& content, std::ios::openmode mode = std::ios::trunc) {
-  std::ofstream stream(file, std::ios::binary | std::ios::out | mode);
-  stream << content << std::flush;
-  if (!stream) throw OutputError(file.string() + ": cannot be written");
-}
 
 void make_folder(const fs::path& folder) {
   std::error_code error;

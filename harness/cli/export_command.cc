@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `r2bench export`: results in the format of another program.
-#include <fstream>
 #include <ostream>
 
 #include "harness/cli/commands.h"
@@ -28,9 +27,7 @@ int export_command(const ExportArguments& arguments, const Console& console) {
     console.out << text << std::flush;
     return 0;
   }
-  std::ofstream stream(arguments.out, std::ios::binary);
-  stream << text << std::flush;
-  if (!stream) throw OutputError(arguments.out + ": cannot be written");
+  write_file(arguments.out, text);
   console.out << arguments.out << "\n";
   return 0;
 }

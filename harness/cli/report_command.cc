@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `report` and `trace`: a stored run as a page, and as a trace.
 #include <filesystem>
-#include <fstream>
 #include <ostream>
 
 #include "harness/cli/commands.h"
@@ -14,13 +13,6 @@ namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-void write_file(const fs::path& path, const std::string& text) {
-  std::ofstream stream(path, std::ios::binary);
-  stream << text;
-  stream.close();
-  if (!stream) throw OutputError(path.string() + ": cannot be written");
-}
 
 StoredRun load(const std::string& named) {
   const auto share = share_folder();

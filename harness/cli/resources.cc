@@ -12,15 +12,23 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <system_error>
 
+#include "harness/report/run_folder.h"
 #include "harness/run/runner.h"
 
 extern char** environ;
 
 namespace r2bench {
 namespace fs = std::filesystem;
+
+void write_file(const fs::path& file, const std::string& text, std::ios::openmode mode) {
+  std::ofstream stream(file, std::ios::binary | std::ios::out | mode);
+  stream << text << std::flush;
+  if (!stream) throw OutputError(file.string() + ": cannot be written");
+}
 
 fs::path program_prefix() {
   std::error_code error;

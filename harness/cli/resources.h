@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <ios>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,10 @@ std::filesystem::path share_or_throw();  ///< throws UsageError where there is n
 
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);
+
+/// Writes the whole file, or adds to it (std::ios::app). Throws OutputError where it cannot be written.
+void write_file(const std::filesystem::path& file, const std::string& text,
+                std::ios::openmode mode = std::ios::trunc);
 
 /// <program>/..: bin/ and lib/ of the build or installation.
 std::filesystem::path program_prefix();

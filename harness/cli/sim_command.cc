@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "faultinject/plan/units.h"
 #include "harness/base/format.h"
 #include "harness/cli/commands.h"
-#include "harness/report/run_folder.h"
+#include "harness/cli/resources.h"
 #include "r2ccl/collective/export.h"
 
 namespace r2bench {
@@ -54,13 +53,6 @@ void print_json(const AllReduceComparison& compared, const Console& console) {
                                   {"cpu_s", algorithm.cpu_s}});
   }
   console.out << json.dump(2) << "\n";
-}
-
-void write(const std::string& path, const std::string& text) {
-  std::ofstream stream(path, std::ios::binary);
-  stream << text;
-  stream.close();
-  if (!stream) throw OutputError(path + ": cannot be written");
 }
 
 }  // namespace
@@ -113,10 +105,10 @@ int explain_plan_command(const PlanArguments& arguments, const Console& console)
               << milliseconds(plan.bound_s * 1e3) << "\n\n";
   const collective::Schedule schedule = build(arguments.job, *taken);
   console.out << to_text(schedule, arguments.print);
-  if (!arguments.xml.empty()) write(arguments.xml, to_xml(schedule));
+  if (!arguments.xml.empty()) write_file(arguments.xml, to_xml(schedule));
   for (uint32_t rank = 0; !arguments.chakra.empty() && rank < schedule.ranks; ++rank) {
-    write(arguments.chakra + "." + std::to_string(rank) + ".et",
-          to_chakra(schedule, rank, arguments.job.bytes));
+    write_file(arguments.chakra + "." + std::to_string(rank) + ".et",
+               to_chakra(schedule, rank, arguments.job.bytes));
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/exec/fabric_shape.h"
 
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "faultinject/plan/units.h"
