@@ -124,7 +124,11 @@ class Context {
   // The device is gone, by and by (removal.h). Its program never gets it back.
   void remove_device(Fault& fault, const RemovalTimes& times, bool internal_error, uint64_t now_ns);
   void push_event(const ibv_async_event& event);
-  void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
+  // A record of the round that the fault is in here; or of another one, that work on its way belongs to.
+  void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
+    witness(fault.at_work(), effect, qp_num, value, time_ns);
+  }
+  void witness(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void show_port_down(bool down, uint32_t port) { port_down_[port] += down ? 1 : -1; }  // port 0: all
   // The fault has done what it does in one round; the next call of the program finds it armed for the next
   // one.
@@ -203,7 +207,7 @@ class Context {
   void hide_silent(QueuePair& qp, size_t count);  // the first `count` of qp.sent
   void note_seen(const ibv_wc* wcs, int count);
   void stop_watching(QueuePair& qp);
-  void report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
+  void report(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void wake_sleeper(CompletionQueue& cq);
   ibv_pd* waker_pd();  // nullptr: the device has no room for one more
   void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);

@@ -126,7 +126,7 @@ void Context::strike_again(QueuePair& qp, Sent& sent) {
   if (struck.spoiled == 0 || struck.opcode != sent.opcode || qp.life != QueuePair::Life::kWhole ||
       !qp.connected)
     return;
-  if (board().faults[struck.spoiled_by - 1].phase.load() != Phase::kHealed) {
+  if (board().faults[struck.spoiled_by.id - 1].phase.load() != Phase::kHealed) {
     sent.spoiled = struck.spoiled;
     sent.spoiled_by = struck.spoiled_by;
   }
@@ -198,7 +198,7 @@ int Context::hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool re
   if ((cut || held || gone) && refused_by_state) return EINVAL;
   // The real queue has room again as soon as its completions are taken; the program's has not, before it sees
   // them, and what is kept back fills it too.
-  if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
+  if ((cut || held || qp.deaf_by.id != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
     return ENOMEM;
   if (gone) {
     removal_goes_on(now);
@@ -223,7 +223,7 @@ int Context::hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool re
     qp.first_wr_id_since_cut = wr.wr_id;
     if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
   }
-  if (qp.deaf_by != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
+  if (qp.deaf_by.id != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
     due_at(qp, std::max(qp.deaf_from_ns, now) + qp.retry_window_ns());
   qp.sent.push_back(sent);
   if (qp.sent.size() > uint64_t(qp.max_send_wr) * 2 + 16) qp.sent.pop_front();  // completions unseen by us
