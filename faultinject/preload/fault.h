@@ -26,7 +26,7 @@ struct Sent;
 
 // A call of the program that a fault may refuse.
 struct Call {
-  enum class What { kPostSend, kPostReceive, kPoll, kRegister, kModify, kCreate };
+  enum class What { kPostSend, kPostReceive, kPoll, kRegister, kModify, kCreate, kResize };
   What what;
   QueuePair* qp = nullptr;              // kPostSend, kPostReceive (nullptr: a shared receive queue), kModify
   const Sent* sent = nullptr;           // kPostSend
