@@ -176,6 +176,7 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   }
   if (jobs.size() > 1) {
     summarize_times(all);
+    for (const ModeResult* job : jobs) ++all.outcomes[name(job->outcome)];
     all.throughput = mean_of(jobs);
     std::vector<Restored> restored;
     for (const ModeResult* job : jobs) restored.push_back(job->restored);

@@ -113,17 +113,28 @@ std::optional<Met> judge_number(const Measured& m, const Metric* metric, const s
   return result;
 }
 
+bool meets(const Word& word, const std::string& got) { return (got == word.word) != word.negated; }
+
 std::optional<Met> judge_value(const Measured& m, const Metric* metric, const Expectation& expectation,
                                Judgement& judgement) {
   if (const Numeric* numeric = std::get_if<Numeric>(&expectation.condition))
     return judge_number(m, metric, expectation.metric, *numeric, judgement);
   if (!judgement.got_word) return std::nullopt;
   if (const Word* word = std::get_if<Word>(&expectation.condition))
-    return Met{(*judgement.got_word == word->word) != word->negated, metric->of_each_fault && !word->negated};
+    return Met{meets(*word, *judgement.got_word), metric->of_each_fault && !word->negated};
   const bool says_so = holds(*judgement.got_word, std::get<Text>(expectation.condition));
   judgement.got = says_so ? "it says so" : "it does not say so";
   judgement.detail = *judgement.got_word;
   return Met{says_so};
+}
+
+/// Of several jobs the word of one that misses the expectation; nullopt: there is none.
+std::optional<std::string> missed_by(const Value& value, const Expectation& expectation) {
+  const Word* word = std::get_if<Word>(&expectation.condition);
+  if (word != nullptr)
+    for (const std::string& each : value.each)
+      if (!meets(*word, each)) return each;
+  return std::nullopt;
 }
 
 /// Whether a confidence bound misses the expectation and the one on the other side meets it.
@@ -147,6 +158,8 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   judgement.got_value = value.number;
   judgement.got_word = value.word;
   judgement.detail = value.detail;
+  const std::optional<std::string> missed = missed_by(value, expectation);
+  if (missed) judgement.got_word = missed;
   const std::optional<Met> known = judge_value({scenario, result, mode}, metric, expectation, judgement);
   const auto unknown = [&](DoubtKind kind, const std::string& why) {
     judgement.verdict = Verdict::kUnknown;
@@ -159,7 +172,9 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
     return judgement;
   }
   const bool met = known->met;
-  const bool for_good = !met && (known->for_good || value.final);
+  const bool for_good = !met && (known->for_good || value.final || missed);
+  const bool cut_short = mode.outcome == Outcome::kCancelled ||
+                         (!value.each.empty() && mode.outcomes.contains(name(Outcome::kCancelled)));
   const bool proven = metric != nullptr && metric->without_fault && !met;  // wrong without a fault, too
   judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
   if (!fault_was_seen(scenario, mode) && !proven && !for_good)
@@ -167,8 +182,7 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   if (met && metric != nullptr && metric->doubt)
     if (const std::string why = metric->doubt(mode); !why.empty()) unknown(DoubtKind::kProvesNothing, why);
   if (!met && undecided(value, expectation, judgement)) unknown(DoubtKind::kTooFewPairs, value.undecided);
-  if (mode.outcome == Outcome::kCancelled && !proven && !for_good)
-    unknown(DoubtKind::kCutShort, "the run was cut short");
+  if (cut_short && !proven && !for_good) unknown(DoubtKind::kCutShort, "the run was cut short");
   return judgement;
 }
 

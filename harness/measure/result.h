@@ -234,6 +234,7 @@ struct ModeResult {
   int r2cc_mode = 0;
   Outcome outcome = Outcome::kOk;
   std::string error;  ///< the first error in time, with the rank that saw it; names the NIC
+  std::map<std::string, size_t> outcomes;  ///< of several jobs: how many ended in which way; empty of one
   std::vector<RankResult> ranks;
   std::vector<HostResult> hosts;  ///< empty: all ranks were on one machine
   /// Names of the devices, by node and NIC: what an error calls a NIC.

@@ -226,6 +226,7 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   json["mode"] = mode.mode;
   json["r2cc_mode"] = mode.r2cc_mode;
   json["outcome"] = name(mode.outcome);
+  if (!mode.outcomes.empty()) json["outcomes"] = mode.outcomes;
   json["error"] = mode.error.empty() ? OrderedJson(nullptr) : OrderedJson(mode.error);
   json["duration_s"] = mode.duration_s;
   const NcclTestsRow& row = mode.row;

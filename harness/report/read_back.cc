@@ -237,6 +237,8 @@ ModeResult mode_of(const Json& run) {
   mode.r2cc_mode = run.at("r2cc_mode");
   mode.outcome = named(run.at("outcome"), Outcome::kCancelled).value_or(Outcome::kOk);
   mode.error = text_or_empty(run, "error");
+  const Json outcomes = run.value("outcomes", Json::object());
+  for (const auto& [outcome, count] : outcomes.items()) mode.outcomes[outcome] = count.get<size_t>();
   mode.duration_s = run.at("duration_s");
   for (const Json& rank : run.at("ranks")) mode.ranks.push_back(read_rank(rank));
   mode.correctness = read_correctness(metrics.at("correctness"));
