@@ -144,6 +144,26 @@ bool undecided(const Value& value, const Expectation& expectation, const Judgeme
          compare(*value.other_bound, numeric->comparison, *judgement.wanted_value);
 }
 
+/// Why a time that is met proves nothing: that of a fault which took effect is not known, and may be the
+/// worst.
+std::string may_be_worse(const ModeResult& mode, const Metric& metric, const Expectation& expectation) {
+  const Numeric* numeric = std::get_if<Numeric>(&expectation.condition);
+  const auto percentile = percentile_of(metric.info.name);
+  if (numeric == nullptr || !percentile) return "";
+  size_t unknown = 0;
+  std::string reasons;
+  for (const auto& [why, count] : unknown_times(mode, percentile->family)) {
+    unknown += count;
+    reasons += (reasons.empty() ? "" : "; ") + why;
+  }
+  if (unknown == 0 || met_in_any_case(
+                          mode, *percentile, *numeric, metric.spans_hosts ? mode.clock_bound_ms : 0,
+                          [&](Quantity q) { return quantity(mode, q); }, unknown))
+    return "";
+  return std::to_string(unknown) + " of " + std::to_string(mode.faults_witnessed) +
+         " faults that took effect " + (unknown == 1 ? "was" : "were") + " not measured: " + reasons;
+}
+
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
                     const Expectation& expectation) {
   Judgement judgement;
@@ -181,6 +201,9 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
     unknown(DoubtKind::kFaultNotSeen, "the fault was not seen");
   if (met && metric != nullptr && metric->doubt)
     if (const std::string why = metric->doubt(mode); !why.empty()) unknown(DoubtKind::kProvesNothing, why);
+  if (met && metric != nullptr)
+    if (const std::string why = may_be_worse(mode, *metric, expectation); !why.empty())
+      unknown(DoubtKind::kProvesNothing, why);
   if (!met && undecided(value, expectation, judgement)) unknown(DoubtKind::kTooFewPairs, value.undecided);
   if (cut_short && !proven && !for_good) unknown(DoubtKind::kCutShort, "the run was cut short");
   return judgement;

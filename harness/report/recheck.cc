@@ -195,9 +195,20 @@ class Recheck {
   void check_unknown(const std::string& name, const Metric& metric, const Json& expectation, const Json& run,
                      std::optional<bool> met) {
     if (!met || (*met && !doubt_of(metric, run).empty())) return;
+    if (*met && may_be_worse(metric, run)) return;
     if (is_not_whole(run) && (*met || !metric.without_fault)) return;
     if (!*met && may_be_met(metric, expectation, run)) return;
     contradict(name, expectation);
+  }
+
+  /// A time that is not known may be worse than what is met.
+  bool may_be_worse(const Metric& metric, const Json& run) const {
+    const auto percentile = percentile_of(metric.info.name);
+    if (!percentile) return false;
+    const RunResult read = result_of(result_);
+    return std::any_of(read.modes.begin(), read.modes.end(), [&](const ModeResult& mode) {
+      return mode.mode == run.at("mode") && !unknown_times(mode, percentile->family).empty();
+    });
   }
 
   /// By the confidence bound on the other side.
