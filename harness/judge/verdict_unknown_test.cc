@@ -379,8 +379,24 @@ TEST_F(Messages, are_not_known_by_elements_that_hide_an_input) {
                    (reduction == Reduction::kMin ? "minimum" : "maximum") +
                    " does not show a missing or doubled input");
   }
-  scenario.workload.op = Operation::kAllGather;  // reduces nothing
-  EXPECT_EQ(known().first, Verdict::kPass);
+}
+
+TEST_F(Messages, that_were_stored_twice_are_not_known_by_elements_where_nothing_is_added_up) {
+  c.messages = 0;
+  for (const Operation op :
+       {Operation::kAllGather, Operation::kBroadcast, Operation::kSendRecv, Operation::kAllToAll}) {
+    scenario.workload.op = op;
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kMin}) {
+      scenario.workload.reduction = reduction;  // means nothing
+      EXPECT_EQ(of("migrate.lost").verdict, Verdict::kPass) << name(op);
+      EXPECT_EQ(of("migrate.duplicated").verdict, Verdict::kUnknown) << name(op);
+      EXPECT_EQ(
+          of("migrate.duplicated").got,
+          "no message was recognised, and one that is stored twice in its place leaves every element right");
+    }
+  }
+  c.duplicated = 1;
+  EXPECT_EQ(of("migrate.duplicated").verdict, Verdict::kFail) << "counted by the plugin";
 }
 
 TEST_F(Messages, of_a_command_are_unknown) {
