@@ -181,6 +181,12 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     std::vector<Restored> restored;
     for (const ModeResult* job : jobs) restored.push_back(job->restored);
     all.restored = worst_of(restored);
+    all.restored.rounds_not_healed = 0;
+    all.restored.why_not_healed.clear();
+    for (const Restored& each : restored) {
+      all.restored.rounds_not_healed += each.rounds_not_healed;
+      if (all.restored.why_not_healed.empty()) all.restored.why_not_healed = each.why_not_healed;
+    }
     pool_measured(all, jobs);
   }
   average_row(all);

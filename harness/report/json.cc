@@ -127,13 +127,18 @@ OrderedJson throughput_of(const Throughput& t) {
 }
 
 OrderedJson restored_of(const Restored& r) {
-  return {{"ratio", number_or_null(r.ratio)},
-          {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
-          {"before_ms", when(r.operations_before > 0, r.before_ms)},
-          {"after_ms", when(r.operations_after > 0, r.after_ms)},
-          {"operations_before", r.operations_before},
-          {"operations_after", r.operations_after},
-          {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
+  OrderedJson json = {{"ratio", number_or_null(r.ratio)},
+                      {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
+                      {"before_ms", when(r.operations_before > 0, r.before_ms)},
+                      {"after_ms", when(r.operations_after > 0, r.after_ms)},
+                      {"operations_before", r.operations_before},
+                      {"operations_after", r.operations_after},
+                      {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
+  if (r.rounds_not_healed > 0) {
+    json["rounds"]["not_healed"] = r.rounds_not_healed;
+    json["rounds"]["why_not_healed"] = r.why_not_healed;
+  }
+  return json;
 }
 
 OrderedJson recovery_of(const ModeResult& mode) {

@@ -82,6 +82,8 @@ Restored read_restored(const Json& json) {
   r.rounds = json.at("rounds").at("of");
   r.rounds_home = json.at("rounds").at("home");
   r.rounds_late = json.at("rounds").at("late");
+  r.rounds_not_healed = json.at("rounds").value("not_healed", size_t{0});
+  r.why_not_healed = text_or_empty(json.at("rounds"), "why_not_healed");
   return r;
 }
 
