@@ -60,6 +60,7 @@ OrderedJson fault(const ModeResult& mode, const FaultSample& sample) {
   for (const FaultTime& time : kFaultTimes) json[time.name] = number_or_null(sample.*time.of_fault);
   json["switch_ms"] = number_or_null(sample.switch_ms);
   json["recovered_after_heal"] = sample.recovered_after_heal;
+  json["waited_ms"] = number_or_null(sample.waited_ms);
   json["detected_by"] = sample.detected_by.empty() ? OrderedJson(nullptr) : OrderedJson(sample.detected_by);
   json["floor_ms"] = sample.floor_ms;
   json["window_ms"] = sample.window_ms;

@@ -106,6 +106,7 @@ FaultSample read_fault(const Json& json) {
   for (const FaultTime& time : kFaultTimes) sample.*time.of_fault = number(json.at(time.name));
   sample.switch_ms = number_at(json, "/switch_ms");
   sample.recovered_after_heal = json.value("recovered_after_heal", false);
+  sample.waited_ms = number_at(json, "/waited_ms");
   sample.detected_by = text_or_empty(json, "detected_by");
   sample.floor_ms = json.at("floor_ms");
   sample.window_ms = json.at("window_ms");
