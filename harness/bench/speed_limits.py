@@ -3,8 +3,9 @@
 """Reports how fast faults were detected and recovered from over many runs, and whether that is within the limits.
 
 Takes result.json files, folders that contain such files (at any depth), and .jsonl files that this program wrote. A run that was cut
-short counts, too, unless something had failed by then; those of its faults count that were measured. A fault whose rate never came back
-counts as an infinite time, except the last fault of a run that was cut short. Faults are grouped by kind and mode; the mode baseline is left
+short counts, too, unless something had failed by then; those of its faults count that were measured. A time that never came is infinite.
+Exception: a time of the last fault of a run that was cut short is infinite only if it had been waited for (waited_ms less window_ms) for
+longer than each of its limits; else it does not count. Faults are grouped by kind and mode; the mode baseline is left
 out. A port that went down silently also has the kind port_down: evaluate such runs in a separate call.
 
 The limits, where 'floor' is the fault's own floor_ms and 'wake-up' the p99 of its run:
@@ -12,12 +13,14 @@ The limits, where 'floor' is the fault's own floor_ms and 'wake-up' the p99 of i
                         recovered after: p50 <= floor + 2 ms, p99 <= floor + wake-up + 15 ms
   blackhole             recovered after: p99 <= floor + wake-up + 30 ms
 Percentiles are nearest-rank. The floor and the wake-up are subtracted from each fault before the percentile is taken, so that runs with
-different floors can be combined. The p99 of fewer than 100 faults is the largest of them.
+different floors can be combined. The p99 of fewer than 100 faults is the largest of them. A limit is met only if it would still be met if
+each time that is not known were above it: those of a fault that was not measured, unless it met nothing (no operation was open, for
+example), and the recovery of a fault without a rate before it.
 
 Exit status:
   0   every limit is met
   1   a limit is not met; or a run ended in an error, a hang or a death, has the verdict fail, or had a wrong element
-  2   undecided: a run has the verdict unknown for another reason than that it was cut short, or does not say why (results of older
+  2   undecided: a limit might not be met if all times were known; a run has the verdict unknown for another reason than that it was cut short, or does not say why (results of older
       versions); lost trace events, or does not say whether it did; there are fewer faults of a kind and mode than --wanted, or none although
       some were planned; no fault was of a kind that has limits; or more than --dropped percent of the faults that took effect were not
       measured
@@ -39,10 +42,15 @@ LIMITS = {
     "blackhole": [("recover", 99, True, True, 30.0)],
 }
 LIMITS["port_down"] = LIMITS["qp_error"]
+# Why a fault is not measured that had nothing to be measured (met_nothing() in harness/judge/settle_bound.h).
+MET_NOTHING = ["no operation was open", "no channel used the target", "no segment was in flight on the target",
+               "it took nothing from its NIC", "no NIC was struck", "the job's last operation had ended"]
+CUT = "cut"  # a time that had not come when the run was cut short
 CUT_SHORT = "cut_short"  # the doubt of a run that was cut short, and of nothing else
-TIMES = ["detect_ms", "recover_ms", "floor_ms"]
+TIMES = ["detect_ms", "recover_ms", "floor_ms", "waited_ms"]
 KEYS = ["name", "kind", "target", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms", "window_ms",
         "limit", "before_gbps", "after_gbps", "witnessed", "sampled", "why_not_sampled"]
+NEWER_KEYS = ["why_no_rate_before", "waited_ms"]  # older results lack them
 
 
 class Unreadable(Exception):
@@ -62,6 +70,10 @@ def doubts_of_result(result):
     return sorted({*result["doubt_kinds"], *(each["doubt"] for each in result["expectations"] if each["doubt"] is not None)})
 
 
+def fields_of(fault):
+    return {**{key: fault[key] for key in KEYS}, **{key: fault.get(key) for key in NEWER_KEYS}}
+
+
 def runs_of_result(path):
     """Each mode of a result.json as {seed, mode, outcome, verdict, doubts, trace_lost, correctness, wakeup, faults}. The verdict and the doubts
     are those of all modes."""
@@ -70,7 +82,7 @@ def runs_of_result(path):
             result = json.load(file)
         return [{"seed": result["seed"], "mode": run["mode"], "outcome": run["outcome"], "r2cc_mode": run["r2cc_mode"],
                  "verdict": result["verdict"], "doubts": doubts_of_result(result), "trace_lost": run["trace_lost"], "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
-                 "faults": [{key: fault[key] for key in KEYS} for fault in run["faults"]]} for run in result["runs"]]
+                 "faults": [fields_of(fault) for fault in run["faults"]]} for run in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unreadable(f"{path} is no result of a run: {error!r}") from error
 
@@ -85,7 +97,7 @@ def runs_of_lines(path):
                 if "run" in entry:
                     runs.append({"mode": "?", "r2cc_mode": 1, "verdict": None, "doubts": None, "trace_lost": None, **entry["run"], "faults": []})
                 else:
-                    runs[-1]["faults"].append({key: entry[key] for key in KEYS})
+                    runs[-1]["faults"].append(fields_of(entry))
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise Unreadable(f"{path} does not hold a fault a line: {error!r}") from error
     return runs
@@ -128,15 +140,32 @@ def write_lines(runs, path):
                 file.write(json.dumps({"seed": run["seed"], "mode": run["mode"], **fault}) + "\n")
 
 
+def longest_allowed(fault, time, wakeup):
+    """The largest limit of that time of the fault's kind, in ms."""
+    return max(((fault["floor_ms"] if floor else 0) + (wakeup if with_wakeup else 0) + allowed
+                for of, _, floor, with_wakeup, allowed in LIMITS.get(fault["kind"], []) if of == time), default=math.inf)
+
+
+def time_of(run, fault, time):
+    """In ms; infinite: it never came; None: it is not known; CUT: it was not waited for until the limit."""
+    if fault[time + "_ms"] is not None:
+        return fault[time + "_ms"]
+    if time == "recover" and fault["why_no_rate_before"]:
+        return None
+    if run["outcome"] != "cancelled" or fault is not run["faults"][-1] or fault["recover_ms"] is not None:
+        return math.inf
+    if fault["waited_ms"] is None:
+        return None
+    # An interval of good rate that had begun may have been cut.
+    return math.inf if fault["waited_ms"] - fault["window_ms"] > longest_allowed(fault, time, run["wakeup"]) else CUT
+
+
 def measured(run):
-    """The faults of a run that were measured. A time that never came is infinite."""
-    faults = [fault for fault in run["faults"] if fault["witnessed"] and fault["sampled"]]
-    if run["outcome"] == "cancelled" and faults and faults[-1] is run["faults"][-1] and faults[-1]["recover_ms"] is None:
-        faults.pop()  # it was not waited for
-    for fault in faults:
-        yield {"detect": math.inf if fault["detect_ms"] is None else fault["detect_ms"],
-               "recover": math.inf if fault["recover_ms"] is None else fault["recover_ms"],
-               "floor": fault["floor_ms"], "limit": fault["limit"], "wakeup": run["wakeup"]}
+    """The faults of a run that were measured."""
+    for fault in run["faults"]:
+        if fault["witnessed"] and fault["sampled"]:
+            yield {"detect": time_of(run, fault, "detect"), "recover": time_of(run, fault, "recover"),
+                   "floor": fault["floor_ms"], "limit": fault["limit"], "wakeup": run["wakeup"]}
 
 
 def groups_of(runs, port_floor):
@@ -158,16 +187,27 @@ def groups_of(runs, port_floor):
     return {key: faults for key, faults in sorted(groups.items()) if faults}
 
 
-def judge(kind, faults):
-    """(what is wanted, what came of it, whether that is within) for each limit of the kind."""
+def judge(kind, faults, dropped):
+    """(what is wanted, what came of it, whether that is within; None: not known) for each limit of the kind. `dropped`: how many faults were
+    not measured."""
     judged = []
     for time, percent, floor, wakeup, allowed in LIMITS.get(kind, []):
-        over = percentile([fault[time] - (fault["floor"] if floor else 0) - (fault["wakeup"] if wakeup else 0) for fault in faults],
-                          percent)
+        known = [fault[time] - (fault["floor"] if floor else 0) - (fault["wakeup"] if wakeup else 0) for fault in faults if fault[time] not in (None, CUT)]
+        unknown = sum(fault[time] is None for fault in faults) + dropped
         own = "".join(f"{name} + " for name, used in (("floor", floor), ("wake-up", wakeup)) if used)
+        wanted = f"{time} p{percent} <= {own}{allowed:g} ms"
+        if not known:
+            judged.append((wanted, "no such time is known", None))
+            continue
+        over = percentile(known, percent)
         beside = own.removesuffix(" + ").replace(" + ", " and ")
         got = f"{over:.2f} ms" + (f" beside {beside}" if beside else "")
-        judged.append((f"{time} p{percent} <= {own}{allowed:g} ms", got, over <= allowed))
+        within = over <= allowed
+        if within and percentile(known + [math.inf] * unknown, percent) > allowed:
+            worse = sum(each > allowed for each in known)
+            got += f", but {unknown} of {len(known) + unknown} are not known" + (f" and {worse} are longer" if worse else "")
+            within = None
+        judged.append((wanted, got, within))
     return judged
 
 
@@ -196,16 +236,17 @@ def doubts_of(run):
 
 
 def dropped_of(runs):
-    """(kind, mode) -> [faults that took effect, how many of them were not sampled, their reasons]."""
+    """(kind, mode) -> [faults that took effect, how many of them were not sampled, their reasons, how many of those met something]."""
     groups = {}
     for run in runs:
         for fault in run["faults"]:
             if not fault["witnessed"]:
                 continue
-            entry = groups.setdefault((fault["kind"], run["mode"]), [0, 0, {}])
+            entry = groups.setdefault((fault["kind"], run["mode"]), [0, 0, {}, 0])
             entry[0] += 1
             if not fault["sampled"]:
                 entry[1] += 1
+                entry[3] += fault["why_not_sampled"] not in MET_NOTHING
                 entry[2][fault["why_not_sampled"]] = entry[2].get(fault["why_not_sampled"], 0) + 1
     return groups
 
@@ -219,18 +260,18 @@ def report(groups, dropped, planned, wanted_faults, out):
     """Prints the table and the limits. (Whether all of them are met, whether there were faults enough.)"""
     rows = [["kind", "mode", "witnessed", "sampled", "dropped", "judged", "detect p50", "p99", "max", "recover p50", "p90", "p99", "floor",
              "wake-up p99"]]
-    for (kind, mode), (witnessed, not_sampled, _) in sorted(dropped.items()):
+    for (kind, mode), (witnessed, not_sampled, _, _) in sorted(dropped.items()):
         faults = groups.get((kind, mode), [])
-        detect, recover = [f["detect"] for f in faults], [f["recover"] for f in faults]
-        rows.append([kind, mode] + [str(count) for count in (witnessed, witnessed - not_sampled, not_sampled, len(faults))] +
-                    ([f"{value:.2f}" for value in (
-                        percentile(detect, 50), percentile(detect, 99), max(detect), percentile(recover, 50), percentile(recover, 90),
-                        percentile(recover, 99), max(f["floor"] for f in faults), max(f["wakeup"] for f in faults))] if faults else ["–"] * 8))
+        detect, recover = ([f[time] for f in faults if f[time] not in (None, CUT)] for time in ("detect", "recover"))
+        rows.append([kind, mode] + [str(count) for count in (witnessed, witnessed - not_sampled, not_sampled, len(recover))] +
+                    [f"{percentile(times, percent):.2f}" if times else "–" for times, percent in (
+                        (detect, 50), (detect, 99), (detect, 100), (recover, 50), (recover, 90), (recover, 99),
+                        ([f["floor"] for f in faults], 100), ([f["wakeup"] for f in faults], 100))])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) if column < 2 else cell.rjust(width)
                         for column, (cell, width) in enumerate(zip(row, widths))), file=out)
-    print("witnessed: took effect; dropped: of those, not sampled; judged: sampled, but for the last fault of a run that was cut short\n"
+    print("witnessed: took effect; dropped: of those, not sampled; judged: sampled, and it is known whether and when it recovered\n"
           "times in ms; floor and wake-up: the largest of the group\n", file=out)
     met = enough = True
     if not any(kind in LIMITS for kind, _ in groups):
@@ -240,9 +281,10 @@ def report(groups, dropped, planned, wanted_faults, out):
         if kind not in LIMITS:
             print(f"{kind}, {mode}: no limit is stated", file=out)
             continue
-        for wanted, got, within in judge(kind, faults):
-            met = met and within
-            print(f"{'met    ' if within else 'NOT MET'}  {kind}, {mode}: {wanted}: {got}", file=out)
+        for wanted, got, within in judge(kind, faults, dropped[kind, mode][3]):
+            met = met and within is not False
+            enough = enough and within is not None
+            print(f"{'unknown' if within is None else 'met    ' if within else 'NOT MET'}  {kind}, {mode}: {wanted}: {got}", file=out)
         if len(faults) < wanted_faults:
             enough = False
             print(f"few      {kind}, {mode}: {len(faults)} faults; {wanted_faults} are wanted", file=out)
@@ -283,7 +325,7 @@ def main(arguments=None, out=sys.stdout):
         for phrase in doubts_of(run):
             known = False
             print(f"unknown  mode {run['mode']}, seed {run['seed']}: {phrase}", file=out)
-    for (kind, mode), (witnessed, dropped, reasons) in sorted(dropped_groups.items()):
+    for (kind, mode), (witnessed, dropped, reasons, _) in sorted(dropped_groups.items()):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str))
         if 100 * dropped > options.dropped * witnessed:
             known = False

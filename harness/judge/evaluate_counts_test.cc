@@ -7,6 +7,7 @@
 
 #include "harness/judge/evaluate.h"
 #include "harness/judge/pool.h"
+#include "harness/judge/verdict.h"
 
 namespace r2bench {
 namespace {
@@ -304,6 +305,49 @@ class Pool : public testing::Test {
     return mode;
   }
 };
+
+/// What comes of `outcome: wanted` of a mode whose jobs ended like this.
+Judgement outcome_of(const std::string& wanted, const std::vector<Outcome>& ends) {
+  std::vector<ModeResult> jobs(ends.size());
+  std::vector<const ModeResult*> all;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    jobs[i].mode = "migrate";
+    jobs[i].outcome = ends[i];
+    if (ends[i] == Outcome::kError) jobs[i].error = "node1/nic0 failed";
+    all.push_back(&jobs[i]);
+  }
+  Scenario scenario;
+  scenario.modes = {{ModeKind::kMigrate, "migrate", {}}};
+  scenario.expectations = {
+      {"migrate", "outcome", wanted, 0, 0, parse_condition(*find_metric("outcome"), wanted)}};
+  RunResult whole;
+  whole.modes = {pool(all)};
+  return judge(scenario, whole).expectations.at(0);
+}
+
+TEST(PooledOutcome, an_expectation_has_to_hold_for_every_job) {
+  std::vector<Outcome> ends(19, Outcome::kOk);
+  ends.push_back(Outcome::kError);
+  const Judgement one = outcome_of("error", ends);
+  EXPECT_EQ(one.verdict, Verdict::kFail);
+  EXPECT_EQ(one.got, "error in 1 of 20 jobs, ok in 19");
+  EXPECT_EQ(outcome_of("ok", ends).verdict, Verdict::kFail);
+  EXPECT_EQ(outcome_of("!= ok", ends).verdict, Verdict::kFail);
+  EXPECT_EQ(outcome_of("!= hang", ends).verdict, Verdict::kPass);
+  const Judgement all = outcome_of("error", {Outcome::kError, Outcome::kError});
+  EXPECT_EQ(all.verdict, Verdict::kPass);
+  EXPECT_EQ(all.got, "error in 2 of 2 jobs");
+  EXPECT_EQ(outcome_of("error", {Outcome::kError}).got, "error");
+}
+
+TEST(PooledOutcome, a_job_that_was_cut_short_decides_nothing) {
+  const Judgement open = outcome_of("error", {Outcome::kError, Outcome::kCancelled});
+  EXPECT_EQ(open.verdict, Verdict::kUnknown);
+  EXPECT_EQ(open.doubt, DoubtKind::kCutShort);
+  EXPECT_EQ(outcome_of("error", {Outcome::kOk, Outcome::kCancelled}).verdict, Verdict::kFail)
+      << "whatever the last one would have become";
+  EXPECT_EQ(outcome_of("ok", {Outcome::kOk, Outcome::kCancelled}).verdict, Verdict::kUnknown);
+}
 
 TEST_F(Pool, counts_are_added_up) {
   ModeResult a = job({1}), b = job({1});

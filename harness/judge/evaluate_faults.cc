@@ -341,7 +341,7 @@ bool over_once_it_struck(const faultinject::FaultSpec& spec) {
   return spec.kind->ends == faultinject::Ends::kAfterStrikes && spec.ends_by_itself();
 }
 
-/// The rate behind the heal of each round whose faults were all healed.
+/// The rate behind the heal of each round whose faults were all healed; how many others there are.
 void measure_restored(const Scenario& scenario, const JobRecord& job, const std::vector<Firing>& strikes,
                       ModeResult& mode) {
   struct Round {
@@ -370,6 +370,8 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
   }
   std::string why = "there was no fault";
   std::vector<Restored> healed;
+  size_t left_out = 0;
+  std::string why_left_out;
   const uint64_t first_ns = rounds.empty() ? 0 : rounds.begin()->second.struck_ns;
   const uint64_t bound_ns =
       uint64_t(1e6 * std::max(kHomeBoundMs, kHomeOperations * operation_ms(job.record, 0, first_ns)));
@@ -380,6 +382,8 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
         std::min(before_ns, next == rounds.end() ? job.record.end_ns : next->second.struck_ns);
     if (!not_healed.empty()) {
       why = not_healed + " was still there when the job ended";
+      ++left_out;
+      if (why_left_out.empty()) why_left_out = why;
       continue;
     }
     const std::string name = rounds.size() > 1 ? "round " + std::to_string(round->first + 1) + ": " : "";
@@ -398,6 +402,8 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
     of_round.rounds = 1;
   }
   mode.restored = worst_of(healed);
+  mode.restored.rounds_not_healed = left_out;
+  mode.restored.why_not_healed = why_left_out;
   if (healed.empty()) mode.restored.why_not = why;
 }
 

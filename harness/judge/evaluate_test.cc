@@ -158,6 +158,33 @@ TEST_F(BeforeTheFirst, a_stream_that_never_moves_is_unrecovered) {
   }
 }
 
+TEST_F(BeforeTheFirst, a_stream_that_goes_on_over_the_fenced_nic_has_not_left_it) {
+  deliver(0, 900, 980, 10, 0);
+  deliver(1, 900, 980, 10, 1);
+  strike(990);
+  job.record.fences.push_back({at(995), 1, 0, 0u, "completion"});
+  run(1000, 3000, 100, 10);  // nobody moves, and nobody stalls for longer than W
+  for (Delivery& d : job.record.deliveries)
+    if (d.stream == 0 && d.time_ns > at(990) && d.time_ns <= at(1060)) d.stream = 1;
+  const ModeResult evaluated = result();
+  const FaultSample& sample = evaluated.faults.at(0);
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+  EXPECT_FALSE(sample.migrated_ns);
+  EXPECT_EQ(sample.why_no_rate_before, "");
+  EXPECT_EQ(evaluated.faults_unrecovered, 1u) << "it was fenced, and did not migrate";
+}
+
+TEST_F(BeforeTheFirst, a_rate_that_is_missing_although_an_operation_had_ended_excuses_no_recovery) {
+  lose_early(60);
+  operation(700, 800);
+  job.firings[0].before_from_ns = at(985);  // nothing was delivered since then
+  std::rotate(job.record.operations.begin(), job.record.operations.end() - 1, job.record.operations.end());
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults.at(0).before_gbps, 0);
+  EXPECT_EQ(evaluated.faults.at(0).why_no_rate_before, "") << "an operation had ended";
+  EXPECT_EQ(evaluated.faults_unrecovered, 1u);
+}
+
 TEST_F(BeforeTheFirst, a_stream_that_is_silent_when_the_job_is_cut_short_is_unrecovered) {
   deliver(0, 900, 980, 10, 0);
   deliver(1, 900, 980, 10, 1);

@@ -3,20 +3,33 @@
 
 namespace r2bench {
 
-MessagesKnown messages_known(const Scenario& scenario, const Correctness& c) {
-  const auto unknown = [](std::string why) { return MessagesKnown{MessagesBy::kNothing, std::move(why)}; };
+namespace {
+
+MessagesKnown unknown(std::string why) { return {MessagesBy::kNothing, std::move(why)}; }
+
+std::string unseen(const Correctness& c) {
+  return c.collnet_operations > 0 ? "through CollNet no message is seen" : "no message was recognised";
+}
+
+}  // namespace
+
+MessagesKnown lost_known(const Scenario& scenario, const Correctness& c) {
   const Workload& work = scenario.workload;
   if (c.checked_elements == 0) return unknown("no element was compared");
   if (work.engine == Engine::kExec) return unknown("the command sees no messages, and compares its own data");
   if (c.messages > 0 && c.collnet_operations == 0) return {MessagesBy::kContent, ""};
-  const std::string unseen =
-      c.collnet_operations > 0 ? "through CollNet no message is seen" : "no message was recognised";
-  if (c.wrong_elements > 0) return unknown(unseen + ", and elements are wrong");
+  if (c.wrong_elements > 0) return unknown(unseen(c) + ", and elements are wrong");
   // A minimum or maximum is right however often an input is taken, and often without it.
   if (reduces(work.op) && (work.reduction == Reduction::kMin || work.reduction == Reduction::kMax))
-    return unknown(unseen + ", and a " + (work.reduction == Reduction::kMin ? "minimum" : "maximum") +
+    return unknown(unseen(c) + ", and a " + (work.reduction == Reduction::kMin ? "minimum" : "maximum") +
                    " does not show a missing or doubled input");
   return {MessagesBy::kElements, ""};
+}
+
+MessagesKnown duplicated_known(const Scenario& scenario, const Correctness& c) {
+  const MessagesKnown known = lost_known(scenario, c);
+  if (known.by != MessagesBy::kElements || reduces(scenario.workload.op)) return known;
+  return unknown(unseen(c) + ", and one that is stored twice in its place leaves every element right");
 }
 
 }  // namespace r2bench

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of lost and duplicated messages. The engine cpu recognises each message of the net plugin by
 // its content. Through CollNet, and with the engine nccl, it sees none: there the comparison of all elements
-// tells, because each rank's input is its own and never 0. Pure.
+// tells, because each rank's input is its own and never 0. A message that is stored twice shows there only
+// where inputs are added up. Pure.
 #pragma once
 
 #include <string>
@@ -22,6 +23,9 @@ struct MessagesKnown {
   std::string why_not;  ///< of kNothing
 };
 
-MessagesKnown messages_known(const Scenario& scenario, const Correctness& correctness);
+/// Of lost messages.
+MessagesKnown lost_known(const Scenario& scenario, const Correctness& correctness);
+/// Of duplicated ones.
+MessagesKnown duplicated_known(const Scenario& scenario, const Correctness& correctness);
 
 }  // namespace r2bench

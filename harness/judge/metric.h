@@ -30,6 +30,8 @@ struct Value {
   /// Of a confidence bound: the bound on the other side. An expectation that only this one meets is unknown.
   std::optional<double> other_bound;
   std::string undecided;  ///< what is then to be done
+  /// Of several jobs: the words that are true of one or more of them. An expectation has to hold for each.
+  std::vector<std::string> each = {};
 
   static Value of(double number, std::string text) { return {number, std::nullopt, std::move(text), {}}; }
   static Value of_count(uint64_t count) { return of(static_cast<double>(count), std::to_string(count)); }

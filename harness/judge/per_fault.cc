@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/judge/fault_times.h"
+#include "harness/judge/settle_bound.h"
 
 namespace r2bench {
 namespace {
@@ -100,6 +101,43 @@ std::optional<PercentileOf> percentile_of(const std::string& metric) {
   const auto percent = dot == std::string::npos ? std::nullopt : percent_of(metric.substr(dot + 1));
   if (!of_faults || !percent) return std::nullopt;
   return PercentileOf{metric.substr(0, dot), *percent};
+}
+
+std::map<std::string, size_t> unknown_times(const ModeResult& mode, const std::string& family) {
+  std::map<std::string, size_t> found;
+  for (const FaultSample& fault : mode.faults) {
+    if (!fault.witnessed || can_have(fault, family)) continue;
+    const bool not_waited_for = mode.outcome == Outcome::kCancelled && fault.why_not_sampled == kJobEnded;
+    if (fault.sampled)
+      ++found[fault.why_no_rate_before];
+    else if (!not_waited_for && !met_nothing(fault.strike, fault.why_not_sampled))
+      ++found[fault.why_not_sampled];
+  }
+  return found;
+}
+
+bool met_in_any_case(const ModeResult& mode, const PercentileOf& percentile, const Numeric& expected,
+                     double slack_ms, const QuantityValue& quantities, size_t unknown) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  constexpr double kExtremes[] = {-kNever, kNever};
+  std::vector<double> above;  // its own bound
+  for (const FaultSample& fault : mode.faults) {
+    if (!can_have(fault, percentile.family)) continue;
+    const auto bound = evaluate(expected.bound, [&](Quantity quantity) {
+      return quantity == Quantity::kFloor ? std::optional(fault.floor_ms) : quantities(quantity);
+    });
+    if (!bound) return false;
+    above.push_back(time_of(fault, percentile.family).value_or(kNever) - *bound);
+  }
+  const bool at_most =
+      expected.comparison == Comparison::kLess || expected.comparison == Comparison::kLessEqual;
+  return std::all_of(std::begin(kExtremes), std::end(kExtremes), [&](double extreme) {
+    std::vector<double> all = above;
+    all.insert(all.end(), unknown, extreme);
+    std::sort(all.begin(), all.end());
+    const double decides = all[rank_of(percentile.percent, all.size()) - 1];
+    return compare(decides, expected.comparison, at_most ? slack_ms : -slack_ms);
+  });
 }
 
 std::optional<size_t> most_samples(const Scenario& scenario, size_t repeats) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -33,6 +34,14 @@ struct PercentileOf {
 };
 /// nullopt: the metric is something else.
 std::optional<PercentileOf> percentile_of(const std::string& metric);
+
+/// Faults that took effect and whose time of that name is not known, by reason. Not those that met nothing,
+/// nor the one that was not waited for because the run was cut short.
+std::map<std::string, size_t> unknown_times(const ModeResult& mode, const std::string& family);
+
+/// Whether the expectation is met whatever the times are that are not known, `unknown` in all.
+bool met_in_any_case(const ModeResult& mode, const PercentileOf& percentile, const Numeric& expected,
+                     double slack_ms, const QuantityValue& quantities, size_t unknown);
 
 /// The most faults of a mode that its jobs can sample, each strike once; nullopt: a fault strikes for as long
 /// as the job lasts.

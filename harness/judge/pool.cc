@@ -176,10 +176,17 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   }
   if (jobs.size() > 1) {
     summarize_times(all);
+    for (const ModeResult* job : jobs) ++all.outcomes[name(job->outcome)];
     all.throughput = mean_of(jobs);
     std::vector<Restored> restored;
     for (const ModeResult* job : jobs) restored.push_back(job->restored);
     all.restored = worst_of(restored);
+    all.restored.rounds_not_healed = 0;
+    all.restored.why_not_healed.clear();
+    for (const Restored& each : restored) {
+      all.restored.rounds_not_healed += each.rounds_not_healed;
+      if (all.restored.why_not_healed.empty()) all.restored.why_not_healed = each.why_not_healed;
+    }
     pool_measured(all, jobs);
   }
   average_row(all);

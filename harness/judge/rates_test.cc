@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rate before a fault, behind it, and once everything is repaired.
+#include "harness/judge/metric.h"
+#include "harness/judge/pool.h"
 #include "harness/judge/testing/evaluate_fixture.h"
 
 namespace r2bench {
@@ -163,6 +165,26 @@ TEST_F(AfterFailback, a_round_of_few_operations_is_missing) {
   EXPECT_DOUBLE_EQ(restored.ratio.value_or(0), 1) << "that of round 2";
   EXPECT_EQ(restored.operations_after, 11u);
   EXPECT_EQ(restored.why_not, "round 1: only 6 operations once everything was repaired; 10 are wanted");
+}
+
+TEST_F(AfterFailback, a_round_that_had_not_healed_when_the_job_ended_is_told) {
+  run(2700, 4700, 100, 10);
+  strike(4755, 0, 1);
+  run(4700, 5500, 200, 20);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.restored.rounds, 1u);
+  const Value value = metric_of("restored")->value({scenario, {}, evaluated});
+  EXPECT_DOUBLE_EQ(value.number.value_or(0), 1) << value.text;
+  EXPECT_NE(value.text.find("1 more round had not healed: the fault was still there when the job ended"),
+            std::string::npos)
+      << value.text;
+  const ModeResult both = pool({&evaluated, &evaluated});
+  EXPECT_NE(metric_of("restored")->value({scenario, {}, both}).text.find("2 more rounds had not healed"),
+            std::string::npos);
+  job.firings[0].healed_ns = 0;
+  const Value none = metric_of("restored")->value({scenario, {}, result()});
+  EXPECT_FALSE(none.number);
+  EXPECT_EQ(none.text, "the fault was still there when the job ended");
 }
 
 TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_lists_it) {

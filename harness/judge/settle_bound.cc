@@ -2,11 +2,17 @@
 #include "harness/judge/settle_bound.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace r2bench {
 
 bool leaves_last_place(size_t strike, const std::string& why_not_sampled) {
   return strike > 0 && (why_not_sampled == kJobOver || why_not_sampled == kJobEnded);
+}
+
+bool met_nothing(size_t strike, const std::string& why_not_sampled) {
+  return leaves_last_place(strike, why_not_sampled) ||
+         std::find(std::begin(kMetNothing), std::end(kMetNothing), why_not_sampled) != std::end(kMetNothing);
 }
 
 double settle_bound_ms(bool takes_away, double window_ms) {

@@ -24,6 +24,21 @@ inline constexpr char kNoRateBefore[] =
 inline constexpr char kNoRateBeforeRound[] =
     "an earlier fault struck before an operation had ended, so that no rate before it is known";
 
+/// Reasons of strikes that met nothing: they have no times, and none is missing. The first three are those of
+/// harness/measure/recovery.cc.
+inline constexpr const char* kMetNothing[] = {
+    "no operation was open",
+    "no channel used the target",
+    "no segment was in flight on the target",
+    kTookNothing,
+    kNoNicStruck,
+    kJobOver,
+};
+
+/// True for those, and for a strike that leaves_last_place(): a fault that repeats until the job ends always
+/// has one.
+bool met_nothing(size_t strike, const std::string& why_not_sampled);
+
 /// True for a later strike of a fault that repeats: what is measured behind a round's last strike is measured
 /// behind the one before.
 bool leaves_last_place(size_t strike, const std::string& why_not_sampled);

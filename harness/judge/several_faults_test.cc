@@ -181,6 +181,29 @@ TEST_F(SeveralFaults, two_nics_that_die_together_are_both_measured_against_what_
   EXPECT_EQ(evaluated.throughput.rounds_settled, 0u);
 }
 
+// The first fault stalls its stream until after the second one has struck: the rate that comes back is what
+// both leave.
+TEST_F(SeveralFaults, a_recovery_after_a_further_strike_is_held_against_what_that_leaves) {
+  scenario.fabric.nodes = 2;
+  scenario.faults = {fault("port_down"), fault("throttle", "node1/nic1", kGbit / 2)};
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+  run(1000, 1500, 100, 10);
+  operation(1500, 2000);
+  deliver(0, 1500, 1550, 10, 0);
+  deliver(1, 1500, 1550, 10, 1);
+  strike(1555, 0);
+  strike(1655, 1);
+  fence(1755, 1, 0, 0, "watchdog");
+  deliver(0, 1760, 2000, 40, 1);  // both on a NIC of half the rate
+  deliver(1, 1760, 2000, 40, 1);
+  run(2000, 6000, 400, 40, 1);
+  const ModeResult evaluated = result();
+  EXPECT_DOUBLE_EQ(evaluated.faults[0].limit, 0.5) << "at t0";
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit, 0.25);
+  EXPECT_DOUBLE_EQ(evaluated.faults[0].recover_ms.value_or(0), 1800 - 1555);
+  EXPECT_EQ(evaluated.faults_unrecovered, 0u);
+}
+
 // A queue pair is replaced on its own NIC: what is retained is what the backup carried until then.
 TEST_F(SeveralFaults, a_queue_pair_takes_its_nic_away_until_its_channel_is_back) {
   scenario.fabric.nodes = 2;

@@ -113,17 +113,28 @@ std::optional<Met> judge_number(const Measured& m, const Metric* metric, const s
   return result;
 }
 
+bool meets(const Word& word, const std::string& got) { return (got == word.word) != word.negated; }
+
 std::optional<Met> judge_value(const Measured& m, const Metric* metric, const Expectation& expectation,
                                Judgement& judgement) {
   if (const Numeric* numeric = std::get_if<Numeric>(&expectation.condition))
     return judge_number(m, metric, expectation.metric, *numeric, judgement);
   if (!judgement.got_word) return std::nullopt;
   if (const Word* word = std::get_if<Word>(&expectation.condition))
-    return Met{(*judgement.got_word == word->word) != word->negated, metric->of_each_fault && !word->negated};
+    return Met{meets(*word, *judgement.got_word), metric->of_each_fault && !word->negated};
   const bool says_so = holds(*judgement.got_word, std::get<Text>(expectation.condition));
   judgement.got = says_so ? "it says so" : "it does not say so";
   judgement.detail = *judgement.got_word;
   return Met{says_so};
+}
+
+/// Of several jobs the word of one that misses the expectation; nullopt: there is none.
+std::optional<std::string> missed_by(const Value& value, const Expectation& expectation) {
+  const Word* word = std::get_if<Word>(&expectation.condition);
+  if (word != nullptr)
+    for (const std::string& each : value.each)
+      if (!meets(*word, each)) return each;
+  return std::nullopt;
 }
 
 /// Whether a confidence bound misses the expectation and the one on the other side meets it.
@@ -131,6 +142,26 @@ bool undecided(const Value& value, const Expectation& expectation, const Judgeme
   const Numeric* numeric = std::get_if<Numeric>(&expectation.condition);
   return numeric != nullptr && value.other_bound && judgement.wanted_value &&
          compare(*value.other_bound, numeric->comparison, *judgement.wanted_value);
+}
+
+/// Why a time that is met proves nothing: that of a fault which took effect is not known, and may be the
+/// worst.
+std::string may_be_worse(const ModeResult& mode, const Metric& metric, const Expectation& expectation) {
+  const Numeric* numeric = std::get_if<Numeric>(&expectation.condition);
+  const auto percentile = percentile_of(metric.info.name);
+  if (numeric == nullptr || !percentile) return "";
+  size_t unknown = 0;
+  std::string reasons;
+  for (const auto& [why, count] : unknown_times(mode, percentile->family)) {
+    unknown += count;
+    reasons += (reasons.empty() ? "" : "; ") + why;
+  }
+  if (unknown == 0 || met_in_any_case(
+                          mode, *percentile, *numeric, metric.spans_hosts ? mode.clock_bound_ms : 0,
+                          [&](Quantity q) { return quantity(mode, q); }, unknown))
+    return "";
+  return std::to_string(unknown) + " of " + std::to_string(mode.faults_witnessed) +
+         " faults that took effect " + (unknown == 1 ? "was" : "were") + " not measured: " + reasons;
 }
 
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
@@ -147,6 +178,8 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   judgement.got_value = value.number;
   judgement.got_word = value.word;
   judgement.detail = value.detail;
+  const std::optional<std::string> missed = missed_by(value, expectation);
+  if (missed) judgement.got_word = missed;
   const std::optional<Met> known = judge_value({scenario, result, mode}, metric, expectation, judgement);
   const auto unknown = [&](DoubtKind kind, const std::string& why) {
     judgement.verdict = Verdict::kUnknown;
@@ -159,16 +192,20 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
     return judgement;
   }
   const bool met = known->met;
-  const bool for_good = !met && (known->for_good || value.final);
+  const bool for_good = !met && (known->for_good || value.final || missed);
+  const bool cut_short = mode.outcome == Outcome::kCancelled ||
+                         (!value.each.empty() && mode.outcomes.contains(name(Outcome::kCancelled)));
   const bool proven = metric != nullptr && metric->without_fault && !met;  // wrong without a fault, too
   judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
   if (!fault_was_seen(scenario, mode) && !proven && !for_good)
     unknown(DoubtKind::kFaultNotSeen, "the fault was not seen");
   if (met && metric != nullptr && metric->doubt)
     if (const std::string why = metric->doubt(mode); !why.empty()) unknown(DoubtKind::kProvesNothing, why);
+  if (met && metric != nullptr)
+    if (const std::string why = may_be_worse(mode, *metric, expectation); !why.empty())
+      unknown(DoubtKind::kProvesNothing, why);
   if (!met && undecided(value, expectation, judgement)) unknown(DoubtKind::kTooFewPairs, value.undecided);
-  if (mode.outcome == Outcome::kCancelled && !proven && !for_good)
-    unknown(DoubtKind::kCutShort, "the run was cut short");
+  if (cut_short && !proven && !for_good) unknown(DoubtKind::kCutShort, "the run was cut short");
   return judgement;
 }
 

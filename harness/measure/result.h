@@ -76,6 +76,8 @@ struct Restored {
   size_t rounds = 0;       ///< whose faults were all healed, or were not and should have been
   size_t rounds_home = 0;  ///< of those: every channel was home within the bound
   size_t rounds_late = 0;  ///< of those: some channel was not, and the job ran on
+  size_t rounds_not_healed = 0;  ///< left out: a fault was still there when the job ended
+  std::string why_not_healed;    ///< which one, in the first of them; else empty
 };
 
 /// One strike of one fault: a fault that repeats, or flaps, has several.
@@ -234,6 +236,7 @@ struct ModeResult {
   int r2cc_mode = 0;
   Outcome outcome = Outcome::kOk;
   std::string error;  ///< the first error in time, with the rank that saw it; names the NIC
+  std::map<std::string, size_t> outcomes;  ///< of several jobs: how many ended in which way; empty of one
   std::vector<RankResult> ranks;
   std::vector<HostResult> hosts;  ///< empty: all ranks were on one machine
   /// Names of the devices, by node and NIC: what an error calls a NIC.

@@ -222,7 +222,27 @@ void check_expectations(const Json& result, std::vector<std::string>& found) {
   }
 }
 
-bool is_cut_short(const Json& run) { return run.at("outcome") == "cancelled"; }
+bool is_cut_short(const Json& run) {
+  return run.at("outcome") == "cancelled" || run.value("outcomes", Json::object()).contains("cancelled");
+}
+
+/// Of several jobs; where each job is listed, they are counted.
+void check_outcomes(const Json& result, std::vector<std::string>& found) {
+  for (const Json& run : result.at("runs")) {
+    if (!run.contains("outcomes")) continue;
+    const Json& outcomes = run.at("outcomes");
+    const std::string mode = run.at("mode"), outcome = run.at("outcome");
+    if (!outcomes.contains(outcome) || (outcome == "ok" && outcomes.size() > 1))
+      found.push_back(mode + ": its outcome is " + outcome + ", but those of its jobs are " +
+                      outcomes.dump());
+    std::map<std::string, size_t> listed;
+    for (const Json& job : result.at("jobs"))
+      if (job.at("mode") == mode) ++listed[job.at("outcome").get<std::string>()];
+    if (!listed.empty() && Json(listed) != outcomes)
+      found.push_back(mode + ": outcomes is " + outcomes.dump() + ", but " + Json(listed).dump() +
+                      " follows from its jobs");
+  }
+}
 
 /// Those that follow from a number.
 void check_doubts(const Json& result, std::vector<std::string>& found) {
@@ -302,6 +322,7 @@ std::vector<std::string> contradictions(const nlohmann::json& result) {
   std::vector<std::string> found;
   check_whole(result, found);
   check_expectations(result, found);
+  check_outcomes(result, found);
   check_doubts(result, found);
   check_doubt_kinds(result, found);
   const std::optional<Scenario> scenario = scenario_of(result);

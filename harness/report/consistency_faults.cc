@@ -71,11 +71,16 @@ class FaultList : private Findings {
 
   void check_times(const std::string& family) {
     std::vector<double> times;
+    // A rate that never came back counts for as long as it was waited for. Older results do not say how long.
+    size_t waited = family == "recover_ms" ? metrics_.at("faults").at("unrecovered").get<size_t>() : 0;
     for (const Json* fault : sampled())
-      if (const auto time = number(fault->at(family))) times.push_back(*time);
+      if (const auto time = number(fault->at(family))) {
+        times.push_back(*time);
+      } else if (const auto until = number(fault->value("waited_ms", Json())); until && waited > 0) {
+        times.push_back(*until);
+        --waited;
+      }
     const Json& said = metrics_.at("recovery").at(family);
-    // A rate that never came back counts for as long as it was waited for, which only the summary says.
-    const size_t waited = family == "recover_ms" ? metrics_.at("faults").at("unrecovered").get<size_t>() : 0;
     same("recovery." + family + ".n", said.at("n"), times.size() + waited, "its list of faults");
     check_order("recovery." + family, said, *this);
     if (waited > 0 || times.empty()) return;
@@ -124,6 +129,11 @@ class FaultList : private Findings {
       if (struck && back && time && *time > *back - *struck && !agree(*time, *back - *struck, *back))
         say("recover_ms" + of + " is " + fault.at("recover_ms").dump() + ", but " +
             Json(*back - *struck).dump() + " is the time from t0_at_ms to recovered_at_ms");
+      const bool is_waited_for =
+          fault.at("sampled") == true && !time && rate_known(fault) && run_.at("r2cc_mode") != 0;
+      if (fault.contains("waited_ms") && fault.at("waited_ms").is_null() == is_waited_for)
+        say("waited_ms" + of + " is " + fault.at("waited_ms").dump() + ", but recover_ms is " +
+            fault.at("recover_ms").dump());
       if (healed && struck && *healed < *struck && !agree(*healed, *struck))
         say("healed_at_ms" + of + " is before its t0");
       if (!fault.contains("recovered_after_heal") || (healed && back && agree(*healed, *back))) continue;

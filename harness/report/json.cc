@@ -60,6 +60,7 @@ OrderedJson fault(const ModeResult& mode, const FaultSample& sample) {
   for (const FaultTime& time : kFaultTimes) json[time.name] = number_or_null(sample.*time.of_fault);
   json["switch_ms"] = number_or_null(sample.switch_ms);
   json["recovered_after_heal"] = sample.recovered_after_heal;
+  json["waited_ms"] = number_or_null(sample.waited_ms);
   json["detected_by"] = sample.detected_by.empty() ? OrderedJson(nullptr) : OrderedJson(sample.detected_by);
   json["floor_ms"] = sample.floor_ms;
   json["window_ms"] = sample.window_ms;
@@ -127,13 +128,18 @@ OrderedJson throughput_of(const Throughput& t) {
 }
 
 OrderedJson restored_of(const Restored& r) {
-  return {{"ratio", number_or_null(r.ratio)},
-          {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
-          {"before_ms", when(r.operations_before > 0, r.before_ms)},
-          {"after_ms", when(r.operations_after > 0, r.after_ms)},
-          {"operations_before", r.operations_before},
-          {"operations_after", r.operations_after},
-          {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
+  OrderedJson json = {{"ratio", number_or_null(r.ratio)},
+                      {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
+                      {"before_ms", when(r.operations_before > 0, r.before_ms)},
+                      {"after_ms", when(r.operations_after > 0, r.after_ms)},
+                      {"operations_before", r.operations_before},
+                      {"operations_after", r.operations_after},
+                      {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
+  if (r.rounds_not_healed > 0) {
+    json["rounds"]["not_healed"] = r.rounds_not_healed;
+    json["rounds"]["why_not_healed"] = r.why_not_healed;
+  }
+  return json;
 }
 
 OrderedJson recovery_of(const ModeResult& mode) {
@@ -226,6 +232,7 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   json["mode"] = mode.mode;
   json["r2cc_mode"] = mode.r2cc_mode;
   json["outcome"] = name(mode.outcome);
+  if (!mode.outcomes.empty()) json["outcomes"] = mode.outcomes;
   json["error"] = mode.error.empty() ? OrderedJson(nullptr) : OrderedJson(mode.error);
   json["duration_s"] = mode.duration_s;
   const NcclTestsRow& row = mode.row;

@@ -82,6 +82,8 @@ Restored read_restored(const Json& json) {
   r.rounds = json.at("rounds").at("of");
   r.rounds_home = json.at("rounds").at("home");
   r.rounds_late = json.at("rounds").at("late");
+  r.rounds_not_healed = json.at("rounds").value("not_healed", size_t{0});
+  r.why_not_healed = text_or_empty(json.at("rounds"), "why_not_healed");
   return r;
 }
 
@@ -104,6 +106,7 @@ FaultSample read_fault(const Json& json) {
   for (const FaultTime& time : kFaultTimes) sample.*time.of_fault = number(json.at(time.name));
   sample.switch_ms = number_at(json, "/switch_ms");
   sample.recovered_after_heal = json.value("recovered_after_heal", false);
+  sample.waited_ms = number_at(json, "/waited_ms");
   sample.detected_by = text_or_empty(json, "detected_by");
   sample.floor_ms = json.at("floor_ms");
   sample.window_ms = json.at("window_ms");
@@ -237,6 +240,8 @@ ModeResult mode_of(const Json& run) {
   mode.r2cc_mode = run.at("r2cc_mode");
   mode.outcome = named(run.at("outcome"), Outcome::kCancelled).value_or(Outcome::kOk);
   mode.error = text_or_empty(run, "error");
+  const Json outcomes = run.value("outcomes", Json::object());
+  for (const auto& [outcome, count] : outcomes.items()) mode.outcomes[outcome] = count.get<size_t>();
   mode.duration_s = run.at("duration_s");
   for (const Json& rank : run.at("ranks")) mode.ranks.push_back(read_rank(rank));
   mode.correctness = read_correctness(metrics.at("correctness"));

@@ -161,7 +161,7 @@ class Teller {
     std::string text = "finished all " + std::to_string(mode_.row.iterations) + " iterations";
     if (mode_.count("migrations") == 0 && !mode_.faults.empty()) text += " without a migration";
     if (c.exact() && c.checked_elements > 0) {
-      text += messages_known(scenario_, c).by == MessagesBy::kNothing
+      text += duplicated_known(scenario_, c).by == MessagesBy::kNothing
                   ? "; every element right"
                   : "; every element right, nothing lost, nothing twice";
     } else if (c.checked_elements == 0) {

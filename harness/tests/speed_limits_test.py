@@ -5,6 +5,7 @@
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -106,7 +107,7 @@ class SpeedLimits(unittest.TestCase):
         self.assertEqual(self.call()[0], 1)
 
     def test_a_run_that_was_cut_short_did_not_wait_for_its_last_fault(self):
-        cut = [fault()] * 3 + [fault(recover=None)]
+        cut = [fault()] * 3 + [fault(recover=None, waited_ms=80.0)]
         self.write(run(cut, outcome="cancelled"))
         status, said = self.call()
         self.assertEqual(status, 0, said)
@@ -117,6 +118,49 @@ class SpeedLimits(unittest.TestCase):
         self.assertEqual(self.call()[0], 1, "the next one was armed: it had been waited for")
         self.write(run(cut, outcome="error"))
         self.assertEqual(self.call()[0], 1)
+
+    def test_the_last_fault_of_a_run_that_was_cut_short_fails_once_it_has_been_waited_for_too_long(self):
+        # The limits are 31.5 and 2.5 ms, and an interval of 64 ms may have begun.
+        for detect, waited, missed in ((0.1, 60000.0, ["recover"]), (0.1, 96.0, ["recover"]), (0.1, 95.0, []), (None, 95.0, ["detect"]), (None, 66.0, [])):
+            self.write(run([fault()] * 50 + [fault(detect=detect, recover=None, waited_ms=waited)], outcome="cancelled"))
+            status, said = self.call()
+            self.assertEqual(status, 1 if missed else 0, said)
+            for time in ("detect", "recover"):
+                self.assertIn(f"{'NOT MET' if time in missed else 'met    '}  port_down, migrate: {time} p99", said)
+        self.write(run([fault()] * 50 + [fault(recover=None)], outcome="cancelled"))
+        self.assertEqual(self.call()[0], 2, "an older result does not say how long it was waited for")
+
+    def test_what_was_not_measured_counts_as_worse_than_the_limit(self):
+        late = fault(sampled=False, why_not_sampled="the job ended before it could be measured")
+        slow = fault(recover=99.0)
+        for good, worse, dropped, status in ((198, 0, 2, 0), (197, 0, 3, 2), (197, 1, 2, 2), (198, 1, 1, 0), (191, 0, 9, 2), (198, 2, 0, 0), (197, 3, 0, 1)):
+            self.write(run([fault()] * good + [slow] * worse + [late] * dropped))
+            found, said = self.call(dropped="5")
+            self.assertEqual(found, status, said)
+        self.write(run([fault()] * 197 + [late] * 2 + [slow]))
+        self.assertIn("unknown  port_down, migrate: recover p99 <= floor + wake-up + 15 ms: 0.50 ms beside floor and wake-up, but 2 of 200 are not "
+                      "known and 1 are longer", self.call()[1])
+
+    def test_a_recovery_without_a_rate_before_it_is_not_known(self):
+        early = fault(recover=None, why_no_rate_before="it struck too early")
+        self.write(run([early] * 2 + [fault()] * 198))
+        self.assertEqual(self.call()[0], 0)
+        self.write(run([early] * 3 + [fault()] * 197))
+        status, said = self.call()
+        self.assertEqual(status, 2, said)
+        self.assertIn("unknown  port_down, migrate: recover p99", said)
+        self.assertIn("met      port_down, migrate: detect p99", said)
+        self.write(run([early] * 3))
+        self.assertEqual(self.call()[0], 2)
+
+    def test_reasons_of_what_met_nothing_are_those_of_the_judge(self):
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+        with open(os.path.join(root, "judge", "settle_bound.h"), encoding="utf-8") as file:
+            text = file.read()
+        constants = dict(re.findall(r'constexpr char (k\w+)\[\] =\s*"([^"]+)"', text))
+        of_list = text.split("kMetNothing[] =")[1].split("};")[0]
+        stated = re.findall(r'"([^"]+)"', of_list) + [constants[name] for name in re.findall(r"\bk\w+", of_list)]
+        self.assertEqual(sorted(stated), sorted(speed_limits.MET_NOTHING))
 
     def test_wrong_data_is_no_speed(self):
         self.write(run([fault()] * 3, exact=False))

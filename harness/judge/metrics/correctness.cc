@@ -28,9 +28,8 @@ Value wrong_elements(const Measured& m) {
 }
 
 /// The same of messages, which not every engine sees.
-Value message_count(const Measured& m, uint64_t count) {
+Value message_count(const Measured& m, uint64_t count, const MessagesKnown& known) {
   if (count > 0) return Value::of_count(count);
-  const MessagesKnown known = messages_known(m.scenario, m.mode.correctness);
   if (known.by == MessagesBy::kNothing) {
     Value value = Value::none(known.why_not);
     value.final = m.mode.correctness.checked_elements > 0;  // no later operation makes up for it
@@ -63,10 +62,17 @@ std::vector<Metric> correctness() {
        .without_fault = true},
       counted("wrong_elements", "elements that differed from the exact result", wrong_elements),
       counted("duplicated", "messages or segments that arrived twice",
-              [](const Measured& m) { return message_count(m, m.mode.correctness.duplicated); },
+              [](const Measured& m) {
+                const Correctness& c = m.mode.correctness;
+                return message_count(m, c.duplicated, duplicated_known(m.scenario, c));
+              },
               {.trace = true}),
       counted("lost", "messages that never arrived although later ones did",
-              [](const Measured& m) { return message_count(m, m.mode.correctness.lost); }, {.trace = true}),
+              [](const Measured& m) {
+                const Correctness& c = m.mode.correctness;
+                return message_count(m, c.lost, lost_known(m.scenario, c));
+              },
+              {.trace = true}),
   };
 }
 

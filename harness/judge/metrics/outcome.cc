@@ -9,6 +9,24 @@
 namespace r2bench {
 namespace {
 
+/// "error", or "error in 1 of 20 jobs, ok in 19". What was cut short would have ended in another way.
+Value outcome_of(const ModeResult& mode) {
+  const std::string word = name(mode.outcome);
+  Value value = Value::of_word(word, mode.error);
+  if (mode.outcomes.empty()) return value;
+  size_t jobs = 0;
+  std::string others;
+  for (const auto& [ended, count] : mode.outcomes) {
+    jobs += count;
+    if (ended != name(Outcome::kCancelled)) value.each.push_back(ended);
+    if (ended != word) others += ", " + ended + " in " + std::to_string(count);
+  }
+  const auto found = mode.outcomes.find(word);
+  const size_t count = found == mode.outcomes.end() ? 0 : found->second;
+  value.text = word + " in " + std::to_string(count) + " of " + std::to_string(jobs) + " jobs" + others;
+  return value;
+}
+
 /// Of a fault that struck several NICs all have to be named; one fault of several will do.
 Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
   if (mode.error.empty()) return Value::none("there is no error");
@@ -70,9 +88,9 @@ std::vector<Metric> outcome() {
   return {
       {.info = {.name = "outcome",
                 .words = {"ok", "error", "hang", "killed"},
-                .meaning = "how the job ended"},
+                .meaning = "how the job ended; of several jobs each one"},
        .wanted = "",
-       .value = [](const Measured& m) { return Value::of_word(name(m.mode.outcome), m.mode.error); }},
+       .value = [](const Measured& m) { return outcome_of(m.mode); }},
       {.info = {.name = "error_names_nic",
                 .words = {"yes", "no"},
                 .meaning = "whether the job's error names the NIC that failed",

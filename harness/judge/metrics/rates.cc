@@ -56,6 +56,11 @@ Value retained(const ModeResult& mode) {
 
 Value restored(const ModeResult& mode) {
   const Restored& r = mode.restored;
+  const std::string left_out = r.rounds_not_healed > 0
+                                   ? "; " + std::to_string(r.rounds_not_healed) + " more round" +
+                                         (r.rounds_not_healed > 1 ? "s" : "") +
+                                         " had not healed: " + r.why_not_healed
+                                   : "";
   const std::string ratio =
       r.ratio
           ? fixed(*r.ratio, 3) + " (" +
@@ -65,10 +70,10 @@ Value restored(const ModeResult& mode) {
           : "";
   if (r.rounds_late > 0)
     return never("not every channel was home in time in " + rounds_of(r.rounds_late, r.rounds) +
-                 (ratio.empty() ? "" : ": " + ratio));
+                 (ratio.empty() ? "" : ": " + ratio) + left_out);
   if (!r.ratio || r.rounds_home < r.rounds || !r.why_not.empty())
     return Value::none(r.why_not.empty() ? "not measured" : r.why_not);
-  return Value::of(*r.ratio, ratio);
+  return Value::of(*r.ratio, ratio + left_out);
 }
 
 std::string rate_doubt(const ModeResult& mode) { return held_up(mode.throughput); }
