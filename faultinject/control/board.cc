@@ -308,11 +308,11 @@ bool claimed(const Board& board, uint64_t key) {
 }
 
 void add_witness(Board& board, const WitnessFields& fields) {
-  board.faults[fields.fault_id - 1].witnesses.fetch_add(1);
+  board.faults[fields.fault.id - 1].witnesses.fetch_add(1);
   const uint64_t at = board.witness_count.fetch_add(1);
   if (at >= kMaxWitnesses) return;
   WitnessEntry& entry = board.log[at];
-  entry.fault_id = fields.fault_id;
+  entry.fault = fields.fault;
   entry.time_ns = fields.time_ns;
   entry.pid = fields.pid;
   entry.node = uint16_t(fields.node);

@@ -12,7 +12,7 @@
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 7;
+constexpr uint32_t kBoardVersion = 8;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -31,6 +31,12 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
               "the board needs atomics that work between processes");
 
 enum class Phase : uint32_t { kEmpty, kArmed, kFired, kHealed };
+
+// One round of one fault: what an effect is recorded for, however late in or after that round it comes.
+struct FaultRound {
+  uint32_t id = 0;     // of the fault; 0: of none
+  uint32_t round = 0;  // from 0
+};
 
 // The phase of a fault and the round it is in (from 0): a fault that repeats goes from kFired back to kArmed,
 // a round further. Both are one word. Whoever decides anything reads it once, and moves it only from what was
@@ -160,7 +166,7 @@ struct ClockEntry {
 
 struct WitnessEntry {
   std::atomic<uint32_t> ready;
-  uint32_t fault_id;
+  FaultRound fault;
   uint64_t time_ns;
   int32_t pid;
   uint16_t node, nic;
@@ -262,7 +268,7 @@ constexpr uint64_t strike_key(uint32_t fault_id, uint32_t round, uint32_t node, 
 }
 
 struct WitnessFields {
-  uint32_t fault_id;
+  FaultRound fault;
   uint64_t time_ns;
   int32_t pid;
   const char* rank;

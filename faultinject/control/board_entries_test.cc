@@ -64,13 +64,15 @@ TEST_F(BoardTest, addresses_are_found_by_gid_and_by_lid) {
 
 TEST_F(BoardTest, witnesses_come_in_the_order_of_their_time_and_half_written_ones_are_left_out) {
   const uint32_t id = host.arm(spec());
-  add_witness(*board, {id, 2000, 7, "1", 1, 0, 33, uint32_t(Effect::kWcShown), 12});
+  add_witness(*board, {{id, 1}, 2000, 7, "1", 1, 0, 33, uint32_t(Effect::kWcShown), 12});
   board->witness_count.fetch_add(1);  // a process killed between claim and record
-  add_witness(*board, {id, 1000, 7, "1", 1, 0, 33, uint32_t(Effect::kQpToErr), 0});
+  add_witness(*board, {{id}, 1000, 7, "1", 1, 0, 33, uint32_t(Effect::kQpToErr), 0});
   const std::vector<Witness> all = host.witnesses();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].what, "QP moved to ERR");
+  EXPECT_EQ(all[0].round, 0u);
   EXPECT_EQ(all[1].what, "WC 12 shown");
+  EXPECT_EQ(all[1].round, 1u);
   EXPECT_EQ(all[1].node, "node1");
   EXPECT_EQ(host.witnesses(id).size(), 2u);
   EXPECT_EQ(host.state(id).witnesses, 2u);

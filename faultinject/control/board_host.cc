@@ -316,7 +316,8 @@ std::vector<Witness> BoardHost::witnesses() const {
     const WitnessEntry& entry = board.log[i];
     if (entry.ready.load(std::memory_order_acquire) == 0) continue;
     Witness witness;
-    witness.fault_id = entry.fault_id;
+    witness.fault_id = entry.fault.id;
+    witness.round = entry.fault.round;
     witness.time_ns = entry.time_ns;
     witness.pid = entry.pid;
     witness.rank = entry.rank;
@@ -345,12 +346,13 @@ uint64_t BoardHost::witnesses_lost() const {
   return (count > kMaxWitnesses ? count - kMaxWitnesses : 0) + impl_->board->claims_lost.load();
 }
 
-void BoardHost::report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect) {
+void BoardHost::report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect,
+                       uint32_t round) {
   FaultEntry& fault = impl_->entry(id);
   if (node >= impl_->nodes.size()) throw std::out_of_range("there is no node " + std::to_string(node));
   if (effect != Effect::kPutBack) took_effect(fault, time_ns);
   fault.witnesses.fetch_add(1);
-  add_witness(*impl_->board, {id, time_ns, getpid(), "", node, nic, 0, uint32_t(effect), 0});
+  add_witness(*impl_->board, {{id, round}, time_ns, getpid(), "", node, nic, 0, uint32_t(effect), 0});
   ring_all(*impl_->board);
 }
 

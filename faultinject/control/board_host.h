@@ -43,8 +43,9 @@ class BoardHost final : public FaultBoard {
   uint64_t witnesses_lost() const override;
 
   // For faults that no injected process carries out (FaultKind::outside): one took effect on that NIC, or
-  // was put back there (Effect::kPutBack, which is a record only). Throws std::out_of_range.
-  void report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect);
+  // was put back there (Effect::kPutBack, which is a record only), in this round (from 0). Throws
+  // std::out_of_range.
+  void report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect, uint32_t round = 0);
 
   // What faultinject_event() does inside a process, from the creator's side.
   void event(const std::string& name, uint64_t value);

@@ -28,6 +28,7 @@ struct FaultState {
 // One thing that a fault did in one process.
 struct Witness {
   uint32_t fault_id = 0;
+  uint32_t round = 0;  // of the fault, from 0
   uint64_t time_ns = 0;
   int32_t pid = 0;
   std::string rank;     // FAULTINJECT_RANK of that process

@@ -42,9 +42,9 @@ class CompletionError : public Fault {
     if (phase != Phase::kFired) return;
     if (!take_strike(entry(), seen, last)) return context.round_is_over(*this, seen);
     sent.spoiled = entry().status;
-    sent.spoiled_by = id();
+    sent.spoiled_by = {id(), seen};
     // Its effect, and t0, is the completion.
-    context.witness(*this, Effect::kWrSpoiled, qp.qp->qp_num, uint64_t(entry().status), now);
+    context.witness(sent.spoiled_by, Effect::kWrSpoiled, qp.qp->qp_num, uint64_t(entry().status), now);
     if (last) context.round_is_over(*this, seen);
   }
 

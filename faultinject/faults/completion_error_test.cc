@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <map>
 
 #include "faultinject/tests/testing/nodes.h"
 
@@ -109,6 +110,29 @@ TEST_F(CompletionErrorTest, a_probability_strikes_again_and_again) {
   }
   EXPECT_EQ(board.state(id).rounds, 2u);
   EXPECT_EQ(count(id, Effect::kWcRewritten), 2u);
+}
+
+TEST_F(CompletionErrorTest, each_record_says_the_round_that_struck_its_wr_whichever_fails_first) {
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: completion_error, status: REM_ACCESS_ERR, at: {wr: 1}, repeat: 2}");
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 0 write 1 8 0");
+  a->must("post 1 write 2 8 0");
+  ASSERT_EQ(board.state(id).rounds, 2u);
+  for (int qp : {1, 0}) {
+    const auto wcs = a->poll(qp, 1, 10000);
+    ASSERT_EQ(wcs.size(), 1u) << qp;
+    EXPECT_EQ(wcs[0].status, kRemoteAccess) << qp;
+  }
+  for (const Effect effect : {Effect::kWrSpoiled, Effect::kWcRewritten}) {
+    std::map<uint32_t, uint32_t> rounds;  // by queue pair
+    for (const Witness& witness : board.witnesses(id))
+      if (witness.effect == effect) rounds[witness.qp_num] = witness.round;
+    EXPECT_EQ(rounds, (std::map<uint32_t, uint32_t>{{a->numbers[0], 0}, {a->numbers[1], 1}}))
+        << to_string(effect);
+  }
 }
 
 }  // namespace

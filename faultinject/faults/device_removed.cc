@@ -3,7 +3,7 @@
 // or a fatal reset of its firmware. device_internal_error: its driver finds it dead and answers for it.
 //
 // The program sees, of device_removed: DEVICE_FATAL (unless `events: false`), `notice` later (0) EIO from
-// every command: new objects and registrations, modify_qp, queries, and destroys too, unless
+// every command: new objects and registrations, modify_qp, resize_cq, queries, and destroys too, unless
 // RDMAV_ALLOW_DISASSOC_DESTROY is set. The queue pairs die only `window` (20 ms) after the first EIO: until
 // then what they were given still leaves, and what is sent to them lands. `settle` (0) after their death the
 // async descriptor polls as POLLERR for ever, and ibv_get_async_event fails with EIO (`end: pollerr`); or a

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // freeze: the device stops answering, and no call fails.
 // The program sees: posts that succeed until the send queue is full, polls that find nothing, no events. What
-// asks something of the device (modify_qp, query_qp, destroy_qp, destroy_cq, making queue pairs and
-// completion queues, registering memory) does not return before the heal or the end of the process. Its peers
-// get no answer: their sends wait, and end in RETRY_EXC_ERR when their retries are exhausted. Work already
-// posted: what the provider has, passes; its completions are shown after the heal. Heal: calls that wait
-// return, what was posted goes in order, and completions and events come, those of other faults included.
+// asks something of the device (modify_qp, query_qp, destroy_qp, destroy_cq, resize_cq, making queue pairs
+// and completion queues, registering memory) does not return before the heal or the end of the process. Its
+// peers get no answer: their sends wait, and end in RETRY_EXC_ERR when their retries are exhausted. Work
+// already posted: what the provider has, passes; its completions are shown after the heal. Heal: calls that
+// wait return, what was posted goes in order, and completions and events come, those of other faults
+// included.
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone

@@ -45,7 +45,7 @@ TEST_F(FreezeTest, what_was_completed_before_is_shown_after_the_heal) {
 TEST_F(FreezeTest, modify_and_destroy_block_until_the_heal) {
   start();
   a->make_qp();
-  for (const char* command : {"err 0", "destroy 1", "create_cq", "register", "state 0"}) {
+  for (const char* command : {"err 0", "destroy 1", "create_cq", "resize_cq 0 32", "register", "state 0"}) {
     const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
     ASSERT_TRUE(took_effect_within(id, 5000));
     a->tell(command);

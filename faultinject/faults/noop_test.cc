@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+
 #include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
@@ -37,6 +39,21 @@ TEST_F(NoopTest, the_nth_wr_triggers_and_earlier_ones_do_not) {
     EXPECT_EQ(a->ask("post 0 write " + std::to_string(i) + " 8 0"), "ok");
     ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
   }
+  EXPECT_NE(board.state(id).t0_ns, 0u);
+}
+
+TEST_F(NoopTest, a_wr_that_a_full_queue_refuses_is_not_the_nth) {
+  const uint32_t id = arm("{target: node0/nic0, kind: noop, at: {wr: 5}}");
+  start(14, 1, 2);
+  for (int i = 1; i <= 3; i += 2) {
+    for (int wr = i; wr <= i + 1; wr++)
+      EXPECT_EQ(a->ask("post 0 write " + std::to_string(wr) + " 8 0"), "ok");
+    for (int again = 0; again < 5 && i == 1; again++)
+      EXPECT_EQ(a->ask("post 0 write 3 8 0"), "errno " + std::to_string(ENOMEM));
+    ASSERT_EQ(a->poll(0, 2, 5000).size(), 2u);
+  }
+  EXPECT_EQ(board.state(id).phase, FaultState::Phase::kArmed);
+  EXPECT_EQ(a->ask("post 0 write 5 8 0"), "ok");
   EXPECT_NE(board.state(id).t0_ns, 0u);
 }
 

@@ -38,7 +38,8 @@ Sent Context::retire(QueuePair& qp, const ibv_wc& wc, bool& known) {
   known = it != qp.sent.end();
   if (!known) return {};
   const Sent sent = *it;
-  if (qp.deaf_by != 0 && qp.life != QueuePair::Life::kBroken) hide_silent(qp, size_t(it - qp.sent.begin()));
+  if (qp.deaf_by.id != 0 && qp.life != QueuePair::Life::kBroken)
+    hide_silent(qp, size_t(it - qp.sent.begin()));
   qp.sent.erase(qp.sent.begin(), it + 1);
   return sent;
 }
@@ -101,13 +102,13 @@ bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, cons
     wc.vendor_err = 0;
     qp.connected = false;
     set_life(qp, QueuePair::Life::kBroken);
-    took_effect(board().faults[sent->spoiled_by - 1], now);
+    took_effect(board().faults[sent->spoiled_by.id - 1], now);
     report(sent->spoiled_by, Effect::kWcRewritten, qp.qp->qp_num, wc.status, now);
     return true;
   }
-  if (send && qp.deaf_by != 0) {
+  if (send && qp.deaf_by.id != 0) {
     if (qp.hidden_sends.empty()) {
-      FaultEntry& entry = board().faults[qp.deaf_by - 1];
+      FaultEntry& entry = board().faults[qp.deaf_by.id - 1];
       took_effect(entry, now);
       report(qp.deaf_by, Effect::kWcWithheld, qp.qp->qp_num, wc.status, now);
       const uint64_t posted = sent != nullptr ? sent->posted_ns : 0;
@@ -146,11 +147,6 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   set_life(qp, QueuePair::Life::kBroken);
   qp.retry_error_due = !program_moved_it;
   const uint64_t now = monotonic_ns();
-  FaultEntry& entry = board().faults[qp.fault_id - 1];
-  const auto report = [&](Effect effect, uint64_t value) {
-    add_witness(board(), {entry.id, now, process_.pid(), process_.rank(), node_, nic_, qp.qp->qp_num,
-                          uint32_t(effect), value});
-  };
   for (auto* list : {&qp.hidden_sends, &qp.hidden_receives}) {
     for (HiddenWc& hidden : *list) {
       hidden.wc.status = IBV_WC_WR_FLUSH_ERR;
@@ -163,8 +159,8 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
     }
     list->clear();
   }
-  report(program_moved_it ? Effect::kFlushShown : Effect::kWcShown,
-         program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
+  report(qp.struck_by, program_moved_it ? Effect::kFlushShown : Effect::kWcShown, qp.qp->qp_num,
+         program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR, now);
   wake_sleeper(*qp.send_cq);
   if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) wake_sleeper(*qp.recv_cq);
 }
@@ -173,13 +169,13 @@ void Context::show_due(uint64_t now) {
   if (now < next_due_ns_) return;
   uint64_t next = UINT64_MAX;
   for (auto& [pointer, qp] : qps_) {
-    const bool deaf = qp->life == QueuePair::Life::kWhole && qp->deaf_by != 0;
+    const bool deaf = qp->life == QueuePair::Life::kWhole && qp->deaf_by.id != 0;
     if ((qp->life != QueuePair::Life::kCut && !deaf) || qp->shown_at_ns == 0 || qp->dying) continue;
     if (qp->shown_at_ns <= now) {
       if (deaf) {  // its retries are exhausted; whatever it sent, delivered or not, counts as lost
         set_life(*qp, QueuePair::Life::kCut);
         qp->cut_in = IBV_QPS_RTS;
-        qp->fault_id = qp->deaf_by;
+        qp->struck_by = qp->deaf_by;
         qp->acks_lost = true;
         move_to_err(*qp);
         report(qp->deaf_by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
@@ -287,7 +283,7 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
 void Context::note_seen(const ibv_wc* wcs, int count) {
   for (int i = 0; i < count && watched_ != 0; i++) {
     QueuePair* qp = find(wcs[i].qp_num);
-    if (qp == nullptr || qp->next_seen_by == 0) continue;
+    if (qp == nullptr || qp->next_seen_by.id == 0) continue;
     const bool success = wcs[i].status == IBV_WC_SUCCESS;
     if (!success || !qp->success_seen)
       report(qp->next_seen_by, Effect::kNextSeen, wcs[i].qp_num, wcs[i].status, monotonic_ns());

@@ -28,8 +28,8 @@ Context::~Context() = default;
 
 Board& Context::board() const { return process_.board(); }
 
-void Context::witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
-  report(fault.id(), effect, qp_num, value, time_ns);
+void Context::witness(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
+  report(fault, effect, qp_num, value, time_ns);
   switch (effect) {  // the others say themselves what the program saw
     case Effect::kQpToErr:
     case Effect::kQpConnectedDead:
@@ -43,16 +43,16 @@ void Context::witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64
   }
   QueuePair* qp = find(qp_num);
   if (qp == nullptr) return;
-  if (qp->next_seen_by == 0) watched_++;
-  qp->next_seen_by = fault.id();
+  if (qp->next_seen_by.id == 0) watched_++;
+  qp->next_seen_by = fault;
   qp->failure_due = effect == Effect::kQpToErr || effect == Effect::kQpConnectedDead;
   qp->success_seen = false;
   mode_dirty_ = true;
 }
 
 void Context::stop_watching(QueuePair& qp) {
-  if (qp.next_seen_by == 0) return;
-  qp.next_seen_by = 0;
+  if (qp.next_seen_by.id == 0) return;
+  qp.next_seen_by = {};
   watched_--;
   mode_dirty_ = true;
 }
@@ -66,8 +66,8 @@ uint64_t Context::choice(const Fault& fault, const QueuePair& qp) const {
   return x;
 }
 
-void Context::report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
-  add_witness(board(), {fault_id, time_ns, process_.pid(), environment().rank, node_, nic_, qp_num,
+void Context::report(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
+  add_witness(board(), {fault, time_ns, process_.pid(), environment().rank, node_, nic_, qp_num,
                         uint32_t(effect), value});
 }
 
@@ -285,8 +285,10 @@ void Context::begin_new_life(QueuePair& qp) {
   stop_watching(qp);
   qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
   qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
-  qp.deaf_by = qp.port = qp.peer_qp_num = 0;
+  qp.port = qp.peer_qp_num = 0;
+  qp.deaf_by = {};
   qp.sent.clear();
+  qp.refused = {};
   qp.peer.reset();
 }
 
@@ -419,7 +421,7 @@ void Context::end_fault(Fault& fault, uint64_t now) {
   if (watched_ == 0) return;
   // A queue pair that was broken is not mended by that: what its program sees of it is still to be told.
   for (auto& [pointer, qp] : qps_)
-    if (qp->next_seen_by == fault.id() && !qp->failure_due) stop_watching(*qp);
+    if (qp->next_seen_by.id == fault.id() && !qp->failure_due) stop_watching(*qp);
 }
 
 void Context::sync_locked(uint64_t now) {

@@ -124,7 +124,11 @@ class Context {
   // The device is gone, by and by (removal.h). Its program never gets it back.
   void remove_device(Fault& fault, const RemovalTimes& times, bool internal_error, uint64_t now_ns);
   void push_event(const ibv_async_event& event);
-  void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
+  // A record of the round that the fault is in here; or of another one, that work on its way belongs to.
+  void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
+    witness(fault.at_work(), effect, qp_num, value, time_ns);
+  }
+  void witness(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void show_port_down(bool down, uint32_t port) { port_down_[port] += down ? 1 : -1; }  // port 0: all
   // The fault has done what it does in one round; the next call of the program finds it armed for the next
   // one.
@@ -180,7 +184,11 @@ class Context {
   bool move_to_err(QueuePair& qp);
   bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent, uint64_t now_ns);
   void count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now_ns);
+  /// What post_one() has counted, and what was done to the WR, where that was not posted after all.
+  void take_back(QueuePair& qp, const Sent& sent);
+  void strike_again(QueuePair& qp, Sent& sent);
   int post_one(QueuePair& qp, const ibv_send_wr& wr, uint64_t now_ns);
+  int hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool refused_by_state, uint64_t now_ns);
   int real_post(QueuePair& qp, ibv_send_wr& wr);
   void end_fault(Fault& fault, uint64_t now_ns);
   bool must_hold(const QueuePair& qp) const;
@@ -199,7 +207,7 @@ class Context {
   void hide_silent(QueuePair& qp, size_t count);  // the first `count` of qp.sent
   void note_seen(const ibv_wc* wcs, int count);
   void stop_watching(QueuePair& qp);
-  void report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
+  void report(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void wake_sleeper(CompletionQueue& cq);
   ibv_pd* waker_pd();  // nullptr: the device has no room for one more
   void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);
@@ -224,6 +232,12 @@ class Context {
   std::unordered_map<const ibv_comp_channel*, std::shared_ptr<CompletionChannel>> channels_;
   std::unordered_map<const ibv_ah*, NicAddress> ahs_;  // those that lead to a NIC of the board
   std::vector<std::unique_ptr<Fault>> faults_;
+  struct Counted {
+    uint32_t fault_id;
+    uint64_t step;  // of FaultEntry::progress
+    bool met;
+  };
+  std::vector<Counted> counted_;  // of the WR that is being posted
   uint32_t faults_seen_ = 0;
   int port_down_[256] = {};
   DeviceRemoval removal_;

@@ -112,8 +112,12 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 int ibv_resize_cq(ibv_cq* cq, int cqe) {
   const auto real = FAULTINJECT_REAL(kResizeCq, ibv_resize_cq);
   if (real == nullptr) return ENOSYS;
-  const bool spare = context_of(cq->context) != nullptr && faultinject::wants_spare_entry(cq->channel, cqe);
-  return spare && real(cq, cqe + 1) == 0 ? 0 : real(cq, cqe);
+  Context* ours = context_of(cq->context);
+  if (ours == nullptr) return real(cq, cqe);
+  if (const int error = ours->command(); error != 0) return error;
+  // Waits while the device is frozen.
+  if (const int error = ours->admit(faultinject::Call::What::kResize); error != 0) return error;
+  return faultinject::wants_spare_entry(cq->channel, cqe) && real(cq, cqe + 1) == 0 ? 0 : real(cq, cqe);
 }
 
 int ibv_destroy_cq(ibv_cq* cq) {

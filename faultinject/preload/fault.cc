@@ -23,11 +23,12 @@ bool Fault::hits(const Context& context, const QueuePair& qp) const {
   return hits_here(context, qp) || (reaches_peers() && hits_there(context, qp));
 }
 
-void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
+void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now,
+                   uint32_t in_round) {
   took_effect(entry_, now);
   if (recorded_ == kMostStrikeRecords) return;
   recorded_++;
-  context.witness(*this, effect, qp_num, value, now);
+  context.witness(FaultRound{id(), in_round}, effect, qp_num, value, now);
 }
 
 void Fault::lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now) {
@@ -40,7 +41,7 @@ bool Fault::strike_counted(Context& context, Effect effect, uint32_t qp_num, uin
   const auto [phase, seen] = entry_.phase.both();
   if (phase != Phase::kFired) return false;
   const bool taken = take_strike(entry_, seen, last);
-  if (taken) struck(context, effect, qp_num, value, now);
+  if (taken) struck(context, effect, qp_num, value, now, seen);
   if (last || !taken) context.round_is_over(*this, seen);
   return taken;
 }

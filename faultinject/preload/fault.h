@@ -26,7 +26,7 @@ struct Sent;
 
 // A call of the program that a fault may refuse.
 struct Call {
-  enum class What { kPostSend, kPostReceive, kPoll, kRegister, kModify, kCreate };
+  enum class What { kPostSend, kPostReceive, kPoll, kRegister, kModify, kCreate, kResize };
   What what;
   QueuePair* qp = nullptr;              // kPostSend, kPostReceive (nullptr: a shared receive queue), kModify
   const Sent* sent = nullptr;           // kPostSend
@@ -43,6 +43,7 @@ class Fault {
   uint32_t id() const { return entry_.id; }
   bool begun = false;  // it has fired and begin() has been called; end() makes it false again
   uint32_t round = 0;  // the round that was begun
+  FaultRound at_work() const { return {id(), round}; }
   std::unordered_map<uint64_t, uint64_t>
       draws;  // trigger `probability`: WRs seen, by serial of their queue pair
 
@@ -101,7 +102,9 @@ class Fault {
  protected:
   // Something has happened to the program: t0, and a record (one that strikes again and again is recorded
   // 256 times per process at most).
-  void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now);
+  void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
+    struck(context, effect, qp_num, value, now, round);
+  }
   // The send is of an unreliable queue pair and goes nowhere.
   void lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now);
   // The same as struck() for a fault with a `count`: false when all strikes of this round are taken, and then
@@ -110,6 +113,9 @@ class Fault {
 
  private:
   FaultEntry& entry_;
+  void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now,
+              uint32_t in_round);
+
   uint32_t recorded_ = 0;
 };
 

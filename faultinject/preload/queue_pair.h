@@ -27,9 +27,17 @@ struct Sent {
   uint64_t posted_ns = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   bool signaled = true;
-  bool lost = false;        // of an unreliable queue pair: it goes nowhere, and completes all the same
-  int spoiled = 0;          // not 0: it was made to fail, and its completion is to have this status …
-  uint32_t spoiled_by = 0;  // … by this fault
+  bool lost = false;      // of an unreliable queue pair: it goes nowhere, and completes all the same
+  int spoiled = 0;        // not 0: it was made to fail, and its completion is to have this status …
+  FaultRound spoiled_by;  // … by this fault
+};
+
+// The send WR that its provider refused last, most likely because the queue was full: the next one of its
+// queue pair is the same, posted again, or takes its place.
+struct RefusedSend {
+  std::vector<uint32_t> met;  // the faults whose triggers it has met, and does not meet again
+  bool has_met(uint32_t fault_id) const { return std::find(met.begin(), met.end(), fault_id) != met.end(); }
+  Sent struck;                // spoiled != 0: what a fault has made of it
 };
 
 // A send WR kept back, deep copied: its scatter list and its inline data are ours.
@@ -126,11 +134,12 @@ struct QueuePair {
   uint8_t timeout = 0, retry_count = 0;
 
   std::deque<Sent> sent;  // known only from when tracking began
+  RefusedSend refused;
   std::deque<HeldWr> held;
   Traffic posted;
 
   Life life = Life::kWhole;
-  uint32_t fault_id = 0;  // what cut it
+  FaultRound struck_by;  // what cut or broke it
   uint64_t cut_ns = 0;
   ibv_qp_state cut_in = IBV_QPS_RTS;  // RTR or RTS: the state that the program sees while it is cut
   uint64_t shown_at_ns = 0;  // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
@@ -141,10 +150,10 @@ struct QueuePair {
   bool receives_lost = false;    // the same for its receive queue
   // What it sends arrives, and no acknowledgement comes back: its successes are hidden until its retries are
   // exhausted, counted from the post or from deaf_from_ns.
-  uint32_t deaf_by = 0;  // fault
+  FaultRound deaf_by;
   uint64_t deaf_from_ns = 0;
-  uint32_t next_seen_by = 0;  // the fault whose record waits for the next completion that the program sees
-  bool failure_due = false;   // … and, where that one is a success, for the first failure, too
+  FaultRound next_seen_by;   // the fault whose record waits for the next completion that the program sees
+  bool failure_due = false;  // … and, where that one is a success, for the first failure, too
   bool success_seen = false;
   std::vector<HiddenWc> hidden_sends, hidden_receives;
 
@@ -156,8 +165,8 @@ struct QueuePair {
   }
   // Does the injector have to look at its completions?
   bool special() const {
-    return life == Life::kCut || retry_error_due || acks_lost || receives_lost || deaf_by != 0 ||
-           !hidden_sends.empty() || next_seen_by != 0 || dying;
+    return life == Life::kCut || retry_error_due || acks_lost || receives_lost || deaf_by.id != 0 ||
+           !hidden_sends.empty() || next_seen_by.id != 0 || dying;
   }
 };
 

@@ -34,7 +34,7 @@ ibv_async_event device_fatal() {
 void Context::remove_device(Fault& fault, const RemovalTimes& times, bool internal_error, uint64_t now) {
   if (removal_.stage != DeviceRemoval::Stage::kPresent) return;
   const FaultEntry& entry = fault.entry();
-  removal_.fault_id = fault.id();
+  removal_.by = fault.at_work();
   removal_.internal_error = internal_error;
   removal_.times = times;
   removal_.events = entry.events != 0;
@@ -57,13 +57,13 @@ void Context::remove_device(Fault& fault, const RemovalTimes& times, bool intern
 uint64_t Context::removal_goes_on(uint64_t now) {
   using Stage = DeviceRemoval::Stage;
   if (removal_.stage == Stage::kAnnounced && now >= removal_.fails_ns) {
-    FaultEntry& entry = board().faults[removal_.fault_id - 1];
+    FaultEntry& entry = board().faults[removal_.by.id - 1];
     removal_.stage = Stage::kFailing;
     // From here on, not from when it was planned: a process that is late keeps its window.
     const uint64_t then = monotonic_ns();
     removal_.dies_ns = then + removal_.times.window_ns;
     took_effect(entry, then);
-    report(removal_.fault_id, Effect::kDeviceGone, 0, 0, then);
+    report(removal_.by, Effect::kDeviceGone, 0, 0, then);
     if (removal_.hides_completions()) stop_completions(now);
   }
   if (removal_.stage == Stage::kFailing && now >= removal_.dies_ns) kill_queue_pairs(now);
@@ -71,10 +71,10 @@ uint64_t Context::removal_goes_on(uint64_t now) {
     removal_.stage = Stage::kEnded;
     if (removal_.times.end == DescriptorEnd::kFatal) {
       push_event(device_fatal());
-      report(removal_.fault_id, Effect::kEventDelivered, 0, IBV_EVENT_DEVICE_FATAL, monotonic_ns());
+      report(removal_.by, Effect::kEventDelivered, 0, IBV_EVENT_DEVICE_FATAL, monotonic_ns());
     } else {
       events_->end();
-      report(removal_.fault_id, Effect::kDescriptorEnded, 0, 0, monotonic_ns());
+      report(removal_.by, Effect::kDescriptorEnded, 0, 0, monotonic_ns());
     }
   }
   return removal_.next_ns();
@@ -92,7 +92,7 @@ void Context::kill_queue_pairs(uint64_t now) {
   for (auto& [pointer, qp] : qps_) {
     drop_held(*qp);
     if (!move_to_err(*qp)) continue;
-    report(removal_.fault_id, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
+    report(removal_.by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
   }
   if (removal_.is_torn_down())
     for (auto& [pointer, channel] : channels_) end_channel(*channel);
@@ -106,7 +106,7 @@ void Context::end_channel(CompletionChannel& channel) {
     return pd != nullptr ? ChannelWaker::make(pd, channel.channel()) : nullptr;
   };
   if (!channel.end(slot_, make_waker)) return;
-  report(removal_.fault_id, Effect::kChannelEnded, 0, uint64_t(channel.descriptor()), monotonic_ns());
+  report(removal_.by, Effect::kChannelEnded, 0, uint64_t(channel.descriptor()), monotonic_ns());
 }
 
 bool Context::is_removed() {
@@ -123,7 +123,7 @@ bool Context::takes_no_commands() {
 void Context::note_command(Effect effect, uint32_t qp_num, uint64_t value) {
   if (removal_.refused == kMostRecords) return;
   removal_.refused++;
-  report(removal_.fault_id, effect, qp_num, value, monotonic_ns());
+  report(removal_.by, effect, qp_num, value, monotonic_ns());
 }
 
 int Context::command() {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "faultinject/control/board.h"
+
 namespace faultinject {
 
 // What the async descriptor shows once the queue pairs are dead. Linux up to 5.6 closes its event queue
@@ -30,7 +32,7 @@ struct DeviceRemoval {
     kEnded,      // and the async descriptor has come to its end
   };
   Stage stage = Stage::kPresent;
-  uint32_t fault_id = 0;
+  FaultRound by;
   bool internal_error = false;  // its driver lets modify_qp to ERR or RESET, and destroys, succeed
   bool events = true;
   RemovalTimes times;

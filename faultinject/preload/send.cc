@@ -76,16 +76,23 @@ bool Context::meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent,
   if (!by_count && entry.trigger != TriggerKind::kProbability) return false;
   if (!fault.hits_here(*this, qp) || !entry.takes_opcode(sent.opcode) || !selects(entry, qp)) return false;
   const PhaseAndRound seen = entry.phase.both();
-  const bool waits = seen.phase == Phase::kArmed && (seen.round == 0 || entry.every_ns == 0);
+  const bool waits = seen.phase == Phase::kArmed && (seen.round == 0 || entry.every_ns == 0) &&
+                     !qp.refused.has_met(fault.id());
   if (by_count) {
     // Counted while it is at work, too: a fault that repeats strikes at every count-th.
     const uint64_t step = entry.trigger == TriggerKind::kWr ? 1 : sent.bytes;
     const uint64_t now_at = entry.progress.fetch_add(step, std::memory_order_relaxed) + step;
-    return waits && now_at >= entry.count * (uint64_t(seen.round) + 1) && meet_trigger(entry, seen, now);
+    const bool met =
+        waits && now_at >= entry.count * (uint64_t(seen.round) + 1) && meet_trigger(entry, seen, now);
+    counted_.push_back({fault.id(), step, met});
+    return met;
   }
   // A draw for each WR, of its place and number alone: the same seed and program meet it at the same WRs.
   const uint64_t number = ++fault.draws[qp.serial];
-  return waits && mix(choice(fault, qp) ^ mix(number)) <= entry.probability && meet_trigger(entry, seen, now);
+  const bool met =
+      waits && mix(choice(fault, qp) ^ mix(number)) <= entry.probability && meet_trigger(entry, seen, now);
+  counted_.push_back({fault.id(), 0, met});
+  return met;
 }
 
 void Context::count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now) {
@@ -94,6 +101,36 @@ void Context::count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now
     met |= meets_trigger(*fault, qp, sent, now);
   if (met) process_.wake_everybody();
   if (met || sync_due_) sync_locked(now);  // here it takes effect before the WR that met the trigger
+}
+
+// A WR is counted before it is posted, because what a fault does to it comes before, too; whether its provider
+// takes it shows afterwards. Where it has fired a fault, that stays: the round has moved on, and what is taken
+// back is less than what the next round waits for.
+void Context::take_back(QueuePair& qp, const Sent& sent) {
+  for (const Counted& each : counted_) {
+    FaultEntry& entry = board().faults[each.fault_id - 1];
+    if (entry.trigger != TriggerKind::kProbability) {
+      entry.progress.fetch_sub(each.step, std::memory_order_relaxed);
+    } else {
+      for (const auto& fault : faults_)
+        if (fault->id() == each.fault_id) --fault->draws[qp.serial];
+    }
+    if (each.met) qp.refused.met.push_back(each.fault_id);
+  }
+  if (sent.spoiled != 0) qp.refused.struck = sent;
+}
+
+// A strike that the provider refused, by a fault that lasts.
+void Context::strike_again(QueuePair& qp, Sent& sent) {
+  Sent& struck = qp.refused.struck;
+  if (struck.spoiled == 0 || struck.opcode != sent.opcode || qp.life != QueuePair::Life::kWhole ||
+      !qp.connected)
+    return;
+  if (board().faults[struck.spoiled_by.id - 1].phase.load() != Phase::kHealed) {
+    sent.spoiled = struck.spoiled;
+    sent.spoiled_by = struck.spoiled_by;
+  }
+  struck = {};
 }
 
 int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
@@ -133,13 +170,27 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   }
   // What its queue pair may not send yet is no WR to count or to strike; the provider refuses it.
   const bool refused_by_state = !may_send(shown_state(qp.qp));
+  counted_.clear();
   if (!faults_.empty() && !refused_by_state) {
     count_triggers(qp, sent, now);
+    // One that a fault refuses is counted: it was struck.
     const int refused = refusal({.what = Call::What::kPostSend, .qp = &qp, .sent = &sent}, now);
     if (refused != 0) return refused;
+    strike_again(qp, sent);
     for (const auto& fault : faults_)
       if (fault->begun) fault->posting(*this, qp, sent, now);
   }
+  const int rc = hand_over(qp, wr, sent, refused_by_state, now);
+  if (rc == 0) {
+    qp.refused.met.clear();
+  } else {
+    take_back(qp, sent);
+  }
+  return rc;
+}
+
+int Context::hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool refused_by_state,
+                       uint64_t now) {
   const bool cut = qp.life == QueuePair::Life::kCut;
   const bool held = qp.life == QueuePair::Life::kWhole && must_hold(qp);
   const bool gone = removal_.stage != DeviceRemoval::Stage::kPresent;
@@ -147,7 +198,7 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   if ((cut || held || gone) && refused_by_state) return EINVAL;
   // The real queue has room again as soon as its completions are taken; the program's has not, before it sees
   // them, and what is kept back fills it too.
-  if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
+  if ((cut || held || qp.deaf_by.id != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
     return ENOMEM;
   if (gone) {
     removal_goes_on(now);
@@ -172,7 +223,7 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
     qp.first_wr_id_since_cut = wr.wr_id;
     if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
   }
-  if (qp.deaf_by != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
+  if (qp.deaf_by.id != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
     due_at(qp, std::max(qp.deaf_from_ns, now) + qp.retry_window_ns());
   qp.sent.push_back(sent);
   if (qp.sent.size() > uint64_t(qp.max_send_wr) * 2 + 16) qp.sent.pop_front();  // completions unseen by us

@@ -21,7 +21,7 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint
   if (!qp.connected && shown_state(qp.qp) != IBV_QPS_RTR) return false;
   qp.cut_in = qp.connected ? IBV_QPS_RTS : IBV_QPS_RTR;
   set_life(qp, QueuePair::Life::kCut);
-  qp.fault_id = fault.id();
+  qp.struck_by = fault.at_work();
   qp.cut_ns = now;
   qp.shown_at_ns = 0;
   qp.posted_since_cut = false;
@@ -46,7 +46,7 @@ bool Context::strike(QueuePair& qp, Fault& fault, uint64_t, bool fatal_event, bo
   const uint64_t before = monotonic_ns();
   if (!move_to_err(qp)) return false;
   set_life(qp, QueuePair::Life::kBroken);
-  qp.fault_id = fault.id();
+  qp.struck_by = fault.at_work();
   took_effect(fault.entry(), before);
   witness(fault, Effect::kQpToErr, qp.qp->qp_num, 0, before);
   release_all_held(qp);
@@ -63,7 +63,7 @@ bool Context::strike(QueuePair& qp, Fault& fault, uint64_t, bool fatal_event, bo
 bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bool after_retries) {
   const uint64_t before = monotonic_ns();
   move_to_err(qp);  // it may be there already; what counts is the completion
-  qp.fault_id = fault.id();
+  qp.struck_by = fault.at_work();
   qp.acks_lost = true;
   took_effect(fault.entry(), before);
   release_all_held(qp);
@@ -94,15 +94,15 @@ void Context::fail_receive(QueuePair& qp, ibv_wc& wc, int status) {
 }
 
 void Context::deafen(QueuePair& qp, Fault& fault, uint64_t now) {
-  if (qp.deaf_by != 0 || qp.life != QueuePair::Life::kWhole || !qp.connected || !qp.reliable) return;
-  qp.deaf_by = qp.fault_id = fault.id();
+  if (qp.deaf_by.id != 0 || qp.life != QueuePair::Life::kWhole || !qp.connected || !qp.reliable) return;
+  qp.deaf_by = qp.struck_by = fault.at_work();
   qp.deaf_from_ns = now;
   mode_dirty_ = true;
 }
 
 void Context::undeafen(QueuePair& qp, const Fault& fault) {
-  if (qp.deaf_by != fault.id()) return;
-  qp.deaf_by = 0;
+  if (qp.deaf_by.id != fault.id()) return;
+  qp.deaf_by = {};
   mode_dirty_ = true;
   if (qp.life != QueuePair::Life::kWhole || qp.hidden_sends.empty()) return;
   for (HiddenWc& hidden : qp.hidden_sends)

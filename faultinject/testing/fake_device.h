@@ -5,6 +5,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdint.h>
 #include <infiniband/verbs.h>
 
 #include <atomic>
@@ -26,6 +27,7 @@ struct FakeDevice {
   std::deque<ibv_wc> completions;
   ibv_wc shown{};  // by the run that is under way
   bool failed = false;
+  size_t room = SIZE_MAX;  // how many completions may wait to be polled before it refuses a post: a full queue
   std::mutex post_lock, poll_lock, data_lock;    // the last one: of what is above
   std::atomic<ibv_qp_state> state{IBV_QPS_RTS};  // the device's own word, not ibv_qp::state
   std::function<void()> in_modify;               // called before a modify takes effect
@@ -140,10 +142,20 @@ struct FakeDevice {
     attributes->qp_state = attributes->cur_qp_state = static_cast<FakeDevice*>(q->qp_context)->state;
     return 0;
   }
-  static int post_send(ibv_qp* q, ibv_send_wr* wr, ibv_send_wr**) {
+  static int post_send(ibv_qp* q, ibv_send_wr* wr, ibv_send_wr** bad) {
     auto* fake = static_cast<FakeDevice*>(q->qp_context);
-    for (; wr != nullptr; wr = wr->next) fake->execute(*wr, wr->num_sge > 0 ? wr->sg_list[0] : ibv_sge{});
+    for (; wr != nullptr; wr = wr->next) {
+      if (fake->is_full()) {
+        *bad = wr;
+        return ENOMEM;
+      }
+      fake->execute(*wr, wr->num_sge > 0 ? wr->sg_list[0] : ibv_sge{});
+    }
     return 0;
+  }
+  bool is_full() {
+    const std::lock_guard guard(data_lock);
+    return completions.size() >= room;
   }
   static int poll_cq(ibv_cq* c, int entries, ibv_wc* wcs) {
     auto* fake = static_cast<FakeDevice*>(c->cq_context);

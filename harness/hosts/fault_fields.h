@@ -98,6 +98,7 @@ void describe(Visitor& visit, FaultState& s) {
 template <typename Visitor>
 void describe(Visitor& visit, Witness& w) {
   visit("fault_id", w.fault_id);
+  visit("round", w.round);
   visit("time_ns", w.time_ns);
   visit("pid", w.pid);
   visit("rank", w.rank);

@@ -117,6 +117,7 @@ void count_events(const JobRecord& job, ModeResult& mode) {
     logged.text = witness.node + "/nic" + std::to_string(witness.nic) +
                   (witness.qp_num ? " qp " + std::to_string(witness.qp_num) : "") + " in " + witness.rank +
                   ": " + witness.what +
+                  (witness.round > 0 ? ", round " + std::to_string(witness.round + 1) : "") +
                   (job.added_faults.contains(witness.fault_id)
                        ? " (fault " + std::to_string(witness.fault_id) + ", added by inject)"
                        : "");

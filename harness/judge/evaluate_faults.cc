@@ -122,6 +122,38 @@ class Faults {
     return next == round_begin_ns_.end() ? end_ns_ : std::min(end_ns_, next->second);
   }
 
+  /// The time before the round. Where nothing was delivered in it, the first time up to a later strike of the
+  /// round, this one or one before it, in which nothing that had struck acted any more, every channel was home
+  /// and an operation was completed.
+  Interval undisturbed_before(const Firing& strike) const {
+    const Interval usual = {std::max(strike.before_from_ns, first_open_ns_),
+                            std::min(strike.t0_ns, round_begin_ns_.at(strike.repetition))};
+    if (rate_gbps(job_.record, usual) > 0) return usual;
+    std::vector<const Firing*> of_round;
+    for (const Firing& each : strikes_)
+      if (of_nic(each) && each.repetition == strike.repetition && each.t0_ns <= strike.t0_ns)
+        of_round.push_back(&each);
+    std::sort(of_round.begin(), of_round.end(),
+              [](const Firing* a, const Firing* b) { return a->t0_ns < b->t0_ns; });
+    uint64_t acted_until_ns = acts_until_ns(*of_round.front());
+    for (const Firing* each : of_round) {
+      std::string why;
+      const auto home_ns = home_since(job_.trace, each->t0_ns, why);
+      const Interval since = {std::max(acted_until_ns, home_ns.value_or(UINT64_MAX)), each->t0_ns};
+      if (holds_an_operation(since)) return since;
+      acted_until_ns = std::max(acted_until_ns, acts_until_ns(*each));
+    }
+    return usual;
+  }
+
+  bool holds_an_operation(const Interval& time) const {
+    const auto& operations = job_.record.operations;
+    return std::any_of(operations.begin(), operations.end(), [&](const OperationSpan& operation) {
+      return operation.complete && operation.span.begin_ns >= time.begin_ns &&
+             operation.span.end_ns <= time.end_ns;
+    });
+  }
+
   FaultWindow window_of(const Firing& strike) const {
     const auto& spec = scenario_.faults[strike.fault];
     FaultWindow window;
@@ -129,8 +161,9 @@ class Faults {
     window.heal_ns = strike.healed_ns;
     window.end_ns = std::max(round_end_ns(strike.repetition), strike.t0_ns);
     window.until_ns = std::min(window.end_ns, acts_until_ns(strike));
-    window.before_from_ns = std::max(strike.before_from_ns, first_open_ns_);
-    window.before_until_ns = strike.t0_ns;
+    const Interval undisturbed = undisturbed_before(strike);
+    window.before_from_ns = undisturbed.begin_ns;
+    window.before_until_ns = undisturbed.end_ns;
     for (const Firing& other : strikes_) {
       if (!of_nic(other)) continue;
       if (other.t0_ns > strike.t0_ns) window.until_ns = std::min(window.until_ns, other.t0_ns);
@@ -138,8 +171,6 @@ class Faults {
         auto& others = other.t0_ns > strike.t0_ns ? window.later : window.earlier;
         if (&other != &strike) others.push_back({other.t0_ns, other.nics, acts_until_ns(other)});
       }
-      if (other.repetition == strike.repetition)
-        window.before_until_ns = std::min(window.before_until_ns, other.t0_ns);
     }
     window.targets = strike.nics;
     window.single_qp = spec.kind->takes == faultinject::Takes::kQueuePairs;
@@ -166,17 +197,14 @@ class Faults {
       sample.sampled = false;
       sample.why_not_sampled = kJobEnded;
     }
-    if (sample.sampled && no_rate_to_judge_by(window, sample)) {
-      sample.sampled = false;
-      sample.why_not_sampled = window.before_until_ns < window.t0_ns ? kNoRateBeforeRound : kNoRateBefore;
-    }
+    const bool no_rate = sample.sampled && no_rate_to_judge_by(window, sample);
     if (!sample.sampled && strike.t0_ns >= end_ns_ && job_.outcome == Outcome::kOk)
       sample.why_not_sampled = kJobOver;
     if (scenario_.transport_of(*job_.mode) != Transport::kPlugin) {
       sample.sampled = false;
       sample.why_not_sampled = "NCCL's IB transport records no messages";
     }
-    if (sample.sampled && took_nothing(strike, sample)) {
+    if (sample.sampled && took_nothing(strike, sample, no_rate)) {
       sample.sampled = false;
       sample.why_not_sampled = kTookNothing;
     }
@@ -187,6 +215,8 @@ class Faults {
     if (!sample.detected_by.empty()) ++mode_.detected_by[sample.detected_by];
     if (sample.recover_ms) {
       mode_.faults_recovered_after_heal += sample.recovered_after_heal;
+    } else if (no_rate) {
+      sample.why_no_rate_before = window.before_until_ns < window.t0_ns ? kNoRateBeforeRound : kNoRateBefore;
     } else if (job_.mode->kind != ModeKind::kBaseline) {
       ++mode_.faults_unrecovered;
       sample.waited_ms = waited_ms;
@@ -195,7 +225,7 @@ class Faults {
 
   /// No operation had ended before the strike, so nothing tells which rate has to come back, and the job went
   /// on. A stream that left no fenced NIC, was silent for longer than a rate may take to settle, or is silent
-  /// at the end has stalled: that counts as unrecovered.
+  /// at the end has not recovered, whatever the rate before was.
   bool no_rate_to_judge_by(const FaultWindow& window, const FaultSample& sample) const {
     const Record& record = job_.record;
     const bool ran_on = job_.outcome == Outcome::kOk || job_.outcome == Outcome::kCancelled;
@@ -212,9 +242,10 @@ class Faults {
 
   /// The NICs can carry what they could, nobody left the one that was struck, and the rate was good at once
   /// and stayed so: any time until the first good interval is the unevenness of an operation, no recovery.
-  bool took_nothing(const Firing& strike, const FaultSample& sample) const {
+  /// Without a rate before it the stalls alone tell.
+  bool took_nothing(const Firing& strike, const FaultSample& sample, bool no_rate) const {
     return left_.unchanged_by(strike) && !sample.detected_ns &&
-           sample.recover_ms.value_or(HUGE_VAL) <= sample.window_ms &&
+           (no_rate || sample.recover_ms.value_or(HUGE_VAL) <= sample.window_ms) &&
            sample.blackout_ms.value_or(0) <= sample.window_ms &&
            (sample.after_gbps <= 0 || sample.after_gbps >= kGoodShare * sample.before_gbps);
   }

@@ -13,6 +13,10 @@ std::optional<double> time_of(const FaultSample& fault, const std::string& name)
   return std::nullopt;
 }
 
+bool can_have(const FaultSample& fault, const std::string& name) {
+  return fault.sampled && (fault.why_no_rate_before.empty() || name != "recover_ms");
+}
+
 void summarize_times(ModeResult& mode) {
   for (const FaultTime& time : kFaultTimes) {
     std::vector<double> values;

@@ -34,6 +34,9 @@ inline constexpr FaultTime kFaultTimes[] = {
 /// nullopt: the fault has no time of that name.
 std::optional<double> time_of(const FaultSample& fault, const std::string& name);
 
+/// Whether such a time of the fault can be judged. A recovery needs a rate before it.
+bool can_have(const FaultSample& fault, const std::string& name);
+
 /// Fills each `of_all` from the sampled faults. A rate that never came back counts for as long as it was
 /// waited for.
 void summarize_times(ModeResult& mode);

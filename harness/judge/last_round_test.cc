@@ -16,7 +16,9 @@ TEST_F(SeveralFaults, rounds_that_fired_without_a_record_are_counted) {
   firing.board_id = 7;
   firing.rounds = 4;
   firing.triggered_ns = at(1505);
-  for (double t0 : {1505., 2505., 4505.}) witness(7, t0, Effect::kQpToErr);
+  witness(7, 1505, Effect::kQpToErr, 0);
+  witness(7, 2505, Effect::kQpToErr, 1);
+  witness(7, 4505, Effect::kQpToErr, 3);
   const auto expect = [&](size_t fired, size_t seen, const char* why) {
     const ModeResult evaluated = result();
     EXPECT_EQ(evaluated.rounds_fired, fired) << why;
@@ -32,8 +34,9 @@ TEST_F(SeveralFaults, rounds_that_fired_without_a_record_are_counted) {
   job.outcome = Outcome::kCancelled;
   expect(5, 3, "those before the job was cut short were due");
   job.outcome = Outcome::kOk;
-  firing.rounds = 3;
-  expect(3, 3, "none is missing");
+  firing.rounds = 4;
+  witness(7, 3505, Effect::kQpToErr, 2);
+  expect(4, 4, "none is missing");
 }
 
 /// Without `every`: each round waits for the trigger again. Four rounds, the third struck at 3505 ms; the
@@ -46,7 +49,11 @@ class LastRound : public SeveralFaults {
     firing.board_id = 7;
     firing.rounds = 4;
     firing.recent_ns = {at(1505), at(2505), at(3505), at(last_ms)};
-    for (double t0 : recorded) witness(7, t0, Effect::kQpToErr);
+    for (double t0 : recorded) {
+      uint32_t round = 3;
+      while (firing.recent_ns[round] > at(t0)) --round;
+      witness(7, t0, Effect::kQpToErr, round);
+    }
   }
   void expect_rounds(size_t fired, size_t seen, size_t at_end) {
     const ModeResult evaluated = result();
@@ -131,7 +138,9 @@ TEST_F(LastRound, with_an_effect_hides_no_missing_record_of_an_earlier_one) {
   expect_rounds(3, 2, 0);
   scenario.faults[0].every = std::chrono::milliseconds(1498);  // the last one at 5999 ms
   job.witnesses.clear();
-  for (double t0 : {1505., 3003., 5999.1}) witness(7, t0, Effect::kQpToErr);
+  witness(7, 1505, Effect::kQpToErr, 0);
+  witness(7, 3003, Effect::kQpToErr, 1);
+  witness(7, 5999.1, Effect::kQpToErr, 3);
   expect_rounds(3, 2, 0);
 }
 
@@ -156,7 +165,8 @@ class LastStrike : public SeveralFaults {
     firing.board_id = 7;
     firing.rounds = 3;
     firing.recent_ns = {at(1555), at(4555), at(last_ms)};
-    for (double t0 : {1555., 4555., last_ms}) witness(7, t0, Effect::kPortErrDelivered);
+    uint32_t round = 0;
+    for (double t0 : {1555., 4555., last_ms}) witness(7, t0, Effect::kPortErrDelivered, round++);
     return result();
   }
   static void expect_first_two(const ModeResult& evaluated, const std::string& why_not_the_last) {

@@ -37,7 +37,7 @@ size_t rank_of(size_t percent, size_t count) { return std::max<size_t>((percent 
 bool never_came(const ModeResult& mode, const std::string& family) {
   size_t last = 0;
   return std::any_of(mode.faults.rbegin(), mode.faults.rend(), [&](const FaultSample& sample) {
-    if (!sample.sampled) return false;
+    if (!can_have(sample, family)) return false;
     if (sample.repetition < last && !time_of(sample, family)) return true;
     last = std::max(last, sample.repetition);
     return false;
@@ -58,7 +58,8 @@ double least_missing_recovery_ms(const ModeResult& mode) {
   if (mode.faults_unrecovered == 0) return 0;
   double window_ms = 0;
   for (const FaultSample& sample : mode.faults)
-    if (sample.sampled && !sample.recover_ms) window_ms = std::max(window_ms, sample.window_ms);
+    if (can_have(sample, "recover_ms") && !sample.recover_ms)
+      window_ms = std::max(window_ms, sample.window_ms);
   return mode.recover_ms.max - window_ms;
 }
 
@@ -78,7 +79,7 @@ std::optional<PerFault> per_fault(const ModeResult& mode, const std::string& fam
                                   const QuantityValue& others) {
   std::vector<PerFault> faults;
   for (const FaultSample& sample : mode.faults) {
-    if (!sample.sampled) continue;
+    if (!can_have(sample, family)) continue;
     const auto wanted = evaluate(expected.bound, [&](Quantity quantity) {
       return quantity == Quantity::kFloor ? std::optional(sample.floor_ms) : others(quantity);
     });

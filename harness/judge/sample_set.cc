@@ -84,8 +84,10 @@ void add_fault_metrics(const Json& run, ModeSamples& mode) {
         retained.push_back(after_rate.get<double>() / before_rate.get<double>());
     }
     if (!recovers || !fault.at("sampled").get<bool>()) continue;
+    const bool rate_known = fault.value("why_no_rate_before", Json()).is_null();
     for (size_t i = 0; i < declared.size(); ++i)
-      times[i].push_back(time_or_never(fault.at(without_statistic(declared[i]->name))));
+      if (const std::string time = without_statistic(declared[i]->name); rate_known || time != "recover_ms")
+        times[i].push_back(time_or_never(fault.at(time)));
     if (fault.contains("switch_ms")) switched.push_back(time_or_never(fault.at("switch_ms")));
   }
   mode.metrics.push_back(metric("before_gbps", before));

@@ -69,6 +69,19 @@ TEST(SampleSet, a_time_that_never_came_is_infinite) {
     EXPECT_TRUE(std::isinf(value));
 }
 
+TEST(SampleSet, a_recovery_that_cannot_be_judged_is_no_sample) {
+  Json result = sample_result("silent_port_down_10_faults");
+  for (Json& run : result["runs"])
+    if (run["mode"] == "migrate") {
+      run["faults"][0]["recover_ms"] = nullptr;
+      run["faults"][0]["why_no_rate_before"] = "it struck too early";
+    }
+  const SampleSet set = samples_of_result(result, "A");
+  const ModeSamples* mode = set.find("silent_port_down", "migrate");
+  EXPECT_EQ(mode->find("recover_ms")->all().size(), 9u);
+  EXPECT_EQ(mode->find("detect_ms")->all().size(), 10u);
+}
+
 TEST(SampleSet, adds_runs_and_survives_a_baseline_file) {
   const SampleSet one = samples_of_result(sample_result("silent_port_down_10_faults"), "A");
   SampleSet all;

@@ -15,8 +15,10 @@ inline constexpr char kNoNicStruck[] = "no NIC was struck";
 inline constexpr char kJobOver[] = "the job's last operation had ended";
 inline constexpr char kJobEnded[] = "the job ended before it could be measured";
 
-/// Nothing was delivered in the undisturbed time before this strike, or before the round that it belongs to:
-/// whether the rate came back is not known. Never said of a strike that stalled a stream.
+/// Reasons why the recovery of a sample is not judged (FaultSample::why_no_rate_before): nothing was
+/// delivered in the undisturbed time before this strike, or before the round that it belongs to. Its
+/// detection and its blackout count. Never said of a strike that stalled a stream for longer than
+/// settle_bound_ms(), or for ever: that one is unrecovered.
 inline constexpr char kNoRateBefore[] =
     "it struck before an operation had ended, so that no rate before it is known";
 inline constexpr char kNoRateBeforeRound[] =

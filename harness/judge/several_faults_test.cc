@@ -100,11 +100,12 @@ TEST_F(SeveralFaults, each_round_of_a_repeating_fault_is_a_strike) {
   firing.board_id = 7;
   firing.rounds = 3;
   firing.healed_ns = at(3605);
-  for (double t0 : {1505., 2505., 3505.}) {
-    witness(7, t0, Effect::kPortErrDelivered);
-    witness(7, t0 + 0.3, Effect::kQpToErr);
-    witness(7, t0 + 100, Effect::kPortActiveDelivered);
-    witness(7, t0 + 120, Effect::kWcShown);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const double t0 = 1505 + 1000 * round;
+    witness(7, t0, Effect::kPortErrDelivered, round);
+    witness(7, t0 + 0.3, Effect::kQpToErr, round);
+    witness(7, t0 + 100, Effect::kPortActiveDelivered, round);
+    witness(7, t0 + 120, Effect::kWcShown, round);
   }
   for (const auto every : {0, 1000}) {
     scenario.faults[0].every = std::chrono::milliseconds(every);

@@ -12,10 +12,8 @@ using r2ccl::trace::EventType;
 
 namespace {
 
-// Two effects of one strike on different processes lie closer together than this; so do none of two strikes.
-constexpr uint64_t kOneStrikeNs = 1'000'000;
-
-/// What the program is shown later, or when a fault ends, begins no strike.
+/// What the program is shown later, or when a fault ends, begins no strike; nor does the post of a WR that is
+/// to fail: the program sees its completion.
 bool begins_strike(Effect effect) {
   switch (effect) {
     case Effect::kNone:
@@ -26,6 +24,7 @@ bool begins_strike(Effect effect) {
     case Effect::kFlushShown:
     case Effect::kWcShown:
     case Effect::kPutBack:
+    case Effect::kWrSpoiled:
       return false;
     case Effect::kQpToErr:
     case Effect::kQpConnectedDead:
@@ -36,7 +35,6 @@ bool begins_strike(Effect effect) {
     case Effect::kWrWithheld:
     case Effect::kWrSeen:
     case Effect::kWcDropped:
-    case Effect::kWrSpoiled:
     case Effect::kReordered:
     case Effect::kPostRefused:
     case Effect::kPollRefused:
@@ -64,24 +62,26 @@ bool begins_strike(Effect effect) {
   return true;  // a number that this version does not know
 }
 
-std::vector<const Witness*> witnesses_of(const JobRecord& job, uint32_t board_id) {
-  std::vector<const Witness*> own;
-  for (const Witness& witness : job.witnesses)
-    if (witness.fault_id == board_id) own.push_back(&witness);
-  std::stable_sort(own.begin(), own.end(),
-                   [](const Witness* a, const Witness* b) { return a->time_ns < b->time_ns; });
-  return own;
+std::vector<Firing> in_order_of_time(std::vector<Firing> strikes) {
+  std::stable_sort(strikes.begin(), strikes.end(),
+                   [](const Firing& a, const Firing& b) { return a.t0_ns < b.t0_ns; });
+  return strikes;
+}
+
+void earlier(uint64_t& time_ns, uint64_t other_ns) {
+  if (time_ns == 0 || other_ns < time_ns) time_ns = other_ns;
 }
 
 /// An outage from its link going down, as the first process saw it, to its coming up.
 std::vector<Firing> outages(const Firing& firing, const JobRecord& job) {
-  std::map<uint64_t, Firing> outages;  // by number
-  for (const Witness* witness : witnesses_of(job, firing.board_id)) {
-    if (witness->effect != Effect::kLinkDown && witness->effect != Effect::kLinkUp) continue;
-    Firing& outage = outages.try_emplace(witness->value, firing).first->second;
-    if (outage.strike == 0) outage.t0_ns = outage.healed_ns = 0, outage.strike = size_t(witness->value);
-    uint64_t& time = witness->effect == Effect::kLinkDown ? outage.t0_ns : outage.healed_ns;
-    if (time == 0) time = witness->time_ns;
+  std::map<std::pair<uint32_t, uint64_t>, Firing> outages;  // by round, and number in it
+  for (const Witness& witness : job.witnesses) {
+    if (witness.fault_id != firing.board_id) continue;
+    if (witness.effect != Effect::kLinkDown && witness.effect != Effect::kLinkUp) continue;
+    const auto [outage, added] = outages.try_emplace({witness.round, witness.value}, firing);
+    if (added) outage->second.t0_ns = outage->second.healed_ns = 0;
+    earlier(witness.effect == Effect::kLinkDown ? outage->second.t0_ns : outage->second.healed_ns,
+            witness.time_ns);
   }
   std::vector<Firing> result;
   for (auto& [number, outage] : outages)
@@ -89,35 +89,21 @@ std::vector<Firing> outages(const Firing& firing, const JobRecord& job) {
   return result;
 }
 
-/// Rounds of `repeat`: `every` says when each begins; else one cannot begin before the one before is over.
-std::vector<Firing> rounds(const Firing& firing, const faultinject::FaultSpec& spec, const JobRecord& job) {
+/// Each round of `repeat` that has an effect on record, by its number: from the first of them on.
+std::map<uint32_t, Firing> rounds(const Firing& firing, const faultinject::FaultSpec& spec,
+                                  const JobRecord& job) {
+  std::map<uint32_t, Firing> rounds;
+  for (const Witness& witness : job.witnesses) {
+    if (witness.fault_id != firing.board_id || !begins_strike(witness.effect)) continue;
+    const auto [round, added] = rounds.try_emplace(witness.round, firing);
+    if (added) round->second.t0_ns = 0;
+    earlier(round->second.t0_ns, witness.time_ns);
+  }
+  // The board keeps the last heal only; rounds before the last one healed by their duration.
   const uint64_t lasts = spec.duration ? uint64_t(spec.duration->count()) : 0;
-  const uint64_t every = uint64_t(spec.every.count());
-  std::vector<Firing> result;
-  for (const Witness* witness : witnesses_of(job, firing.board_id)) {
-    if (!begins_strike(witness->effect) || witness->time_ns < firing.t0_ns) continue;
-    if (!result.empty()) {
-      const Firing& before = result.back();
-      uint64_t earliest = before.t0_ns + std::max(lasts, kOneStrikeNs);
-      if (every != 0 && firing.triggered_ns != 0)
-        earliest = firing.triggered_ns + (before.strike + 1) * every;
-      if (witness->time_ns < earliest || result.size() >= firing.rounds) continue;
-    }
-    Firing round = firing;
-    round.strike = result.empty() ? 0 : result.back().strike + 1;
-    if (every != 0 && firing.triggered_ns != 0 && witness->time_ns > firing.triggered_ns)
-      round.strike = std::max<size_t>(round.strike, size_t((witness->time_ns - firing.triggered_ns) / every));
-    round.t0_ns = result.empty() ? firing.t0_ns : witness->time_ns;
-    // The board keeps the last round's heal only; those before it healed by their duration.
-    const bool last = round.strike + 1 >= spec.repeat;
-    round.healed_ns = last || lasts == 0 ? firing.healed_ns : round.t0_ns + lasts;
-    result.push_back(round);
-  }
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (lasts != 0 && i + 1 < result.size()) result[i].healed_ns = result[i].t0_ns + lasts;
-    result[i].strike = i;
-  }
-  return result;
+  for (auto& [number, round] : rounds)
+    if (lasts != 0 && number + 1 < spec.repeat) round.healed_ns = round.t0_ns + lasts;
+  return rounds;
 }
 
 // The last operation of a job without a stall takes no longer than so many usual ones of those before it.
@@ -143,22 +129,19 @@ uint64_t begin_of_last_operation_ns(const JobRecord& job) {
   return last.end_ns - last.begin_ns <= kUsualOperations * *middle ? last.begin_ns : last.end_ns;
 }
 
-/// How many of a fault's rounds fired at `from_ns` or later, and when the first of them did.
-std::pair<size_t, uint64_t> late_rounds(const Firing& firing, uint64_t every_ns, uint64_t from_ns) {
-  size_t late = 0;
-  uint64_t first_ns = UINT64_MAX;
+/// How many of a fault's rounds fired at `from_ns` or later.
+size_t late_rounds(const Firing& firing, uint64_t every_ns, uint64_t from_ns) {
   if (every_ns != 0 && firing.triggered_ns != 0) {  // the board goes on by the clock while the job closes
     const size_t due =
         firing.triggered_ns < from_ns ? size_t((from_ns - 1 - firing.triggered_ns) / every_ns) + 1 : 0;
-    if (due < firing.rounds) late = firing.rounds - due, first_ns = firing.triggered_ns + due * every_ns;
-    return {late, first_ns};
+    return firing.rounds - std::min<size_t>(firing.rounds, due);
   }
+  size_t late = 0;
   for (auto fired_ns = firing.recent_ns.rbegin(); fired_ns != firing.recent_ns.rend(); ++fired_ns) {
     if (*fired_ns < from_ns || late == firing.rounds) break;
     ++late;
-    first_ns = std::min(first_ns, *fired_ns);
   }
-  return {late, first_ns};
+  return late;
 }
 
 uint64_t first_failback_ns(const Scenario& scenario, const JobRecord& job, const Firing& strike) {
@@ -185,7 +168,8 @@ std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
       if (spec.kind->ends == faultinject::Ends::kAfterItsTime)
         own = outages(firing, job);
       else if (spec.repeat > 1)
-        own = rounds(firing, spec, job);
+        for (const auto& [number, round] : rounds(firing, spec, job)) own.push_back(round);
+      own = in_order_of_time(std::move(own));
     }
     if (own.empty()) own = {firing};
     for (size_t i = 0; i < own.size(); ++i) {
@@ -206,11 +190,12 @@ RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job) {
     if (is_rank_fault(scenario, firing) || firing.t0_ns == 0) continue;
     const auto& spec = scenario.faults[firing.fault];
     if (spec.repeat <= 1 || spec.kind->ends == faultinject::Ends::kAfterItsTime) continue;
-    const auto [late, first_ns] = late_rounds(firing, uint64_t(spec.every.count()), late_from_ns);
+    const size_t late = late_rounds(firing, uint64_t(spec.every.count()), late_from_ns);
     size_t seen = 0, seen_late = 0;
-    for (const Firing& round : rounds(firing, spec, job)) ++(round.t0_ns < first_ns ? seen : seen_late);
+    for (const auto& [number, round] : rounds(firing, spec, job))
+      ++(number + late < firing.rounds ? seen : seen_late);
     counts.seen += seen;
-    counts.fired += std::max(firing.rounds - late, seen);
+    counts.fired += firing.rounds - late;
     counts.at_end += late - std::min(late, seen_late);
   }
   return counts;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each strike of a fault by itself: a fault that repeats (`repeat`) or flaps (port_flap) takes effect several
-// times, and each time is a t0 and a heal of its own. And for how long each of them takes something away.
-// Pure.
+// times, and each time is a t0 and a heal of its own. The injector records the round of each effect. And for
+// how long each of them takes something away. Pure.
 #pragma once
 
 #include <vector>
@@ -17,12 +17,11 @@ bool is_rank_fault(const Scenario& scenario, const Firing& firing);
 /// goes (`back_ns`), when the first channel on that NIC has failed back.
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job);
 
-/// Of the faults with `repeat` that took effect. Fewer are seen than fired if a round had no effect, if its
-/// effect was not recorded (a process records at most 256 strikes of a fault on each device), or if two were
-/// less than 1 ms apart.
+/// Of the faults with `repeat` that took effect. Fewer are seen than fired if a round had no effect, or if its effect was not
+/// recorded (a process records at most 256 strikes of a fault on each device).
 struct RoundCounts {
   size_t fired = 0;   ///< by the injector, before the job was about to end
-  size_t seen = 0;    ///< of those: that strikes_of() tells apart
+  size_t seen = 0;    ///< of those: that have an effect on record
   size_t at_end = 0;  ///< fired during the last operation (if that did not stall) or later, without an effect
 };
 RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job);

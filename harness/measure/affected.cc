@@ -12,17 +12,21 @@ bool among(const std::vector<NicId>& targets, uint16_t node, uint16_t nic) {
 }
 
 bool hits(const FaultWindow& window, const Stream& stream, const Delivery& d) {
-  return among(window.targets, stream.rx_node, d.rx_nic) ||
-         among(window.targets, stream.tx_node, d.tx_nic == kNoNic ? d.rx_nic : d.tx_nic);
+  return among(window.targets, stream.rx_node, d.rx_nic) || among(window.targets, stream.tx_node, d.tx_nic);
+}
+
+/// Its sender is on a target's node, and no event says on which NIC.
+bool may_hit(const FaultWindow& window, const Stream& stream, const Delivery& d) {
+  return d.tx_nic == kNoNic && !hits(window, stream, d) &&
+         std::any_of(window.targets.begin(), window.targets.end(),
+                     [&](const NicId& target) { return target.node == stream.tx_node; });
 }
 
 bool fits(const FenceStart& fence, const std::vector<NicId>& targets) {
-  return among(targets, fence.node, fence.nic) ||
-         (fence.peer_node != kNoNode &&
-          among(targets, fence.peer_node, fence.peer_nic == kNoNic ? fence.nic : fence.peer_nic));
+  return among(targets, fence.node, fence.nic) || among(targets, fence.peer_node, fence.peer_nic);
 }
 
-/// A channel that has come up does not name its path: then the NICs tell.
+/// A channel that comes up may not name its path: then the NICs tell.
 bool on_another_path(const Delivery& d, const Delivery& before) {
   if (before.bytes == 0 && before.path == 0) return d.rx_nic != before.rx_nic;
   return d.path != before.path || d.rx_nic != before.rx_nic || d.tx_nic != before.tx_nic;
@@ -61,6 +65,44 @@ bool explained_by_earlier(const Record& record, const FaultWindow& window, const
   });
 }
 
+/// What is known of the streams at t0, by their index.
+struct AtT0 {
+  std::vector<Affected> streams;
+  std::vector<bool> hit, may_be_hit;
+};
+
+AtT0 look_at_t0(const Record& record, const FaultWindow& window) {
+  const size_t count = record.streams.size();
+  AtT0 at_t0{std::vector<Affected>(count), std::vector<bool>(count), std::vector<bool>(count)};
+  const uint64_t recently = recently_ns(record, window.t0_ns);
+  const auto note = [&](const Delivery& d) {
+    const Stream& stream = record.streams[d.stream];
+    at_t0.hit[d.stream] = at_t0.hit[d.stream] || hits(window, stream, d);
+    at_t0.may_be_hit[d.stream] = at_t0.may_be_hit[d.stream] || may_hit(window, stream, d);
+  };
+  const auto look = [&](const std::vector<Delivery>& all, auto&& then) {
+    for (const Delivery& d : all) {
+      if (d.time_ns > window.t0_ns) break;
+      then(at_t0.streams[d.stream], d);
+      if (window.spread && d.time_ns >= recently) note(d);
+    }
+  };
+  look(record.deliveries,
+       [](Affected& stream, const Delivery& d) { stream.last_before = stream.at_t0 = &d; });
+  look(record.path_uses, [](Affected& stream, const Delivery& use) {
+    if (!stream.last_before || stream.last_before->bytes == 0) stream.last_before = &use;
+    if (!stream.at_t0 || use.time_ns > stream.at_t0->time_ns) stream.at_t0 = &use;
+  });
+  for (size_t s = 0; s < count; ++s) {
+    const Affected& stream = at_t0.streams[s];
+    if (stream.at_t0 && stream.last_before->time_ns >= recently)
+      note(*stream.at_t0);
+    else
+      at_t0.hit[s] = at_t0.may_be_hit[s] = false;
+  }
+  return at_t0;
+}
+
 }  // namespace
 
 uint64_t open_operation_end(const Record& record, uint64_t t0_ns) {
@@ -75,27 +117,10 @@ uint64_t open_operation_end(const Record& record, uint64_t t0_ns) {
 
 std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window) {
   std::map<uint32_t, Affected> streams;
-  std::vector<Affected> before(record.streams.size());
-  std::vector<bool> used(record.streams.size(), false);
-  const uint64_t recently = recently_ns(record, window.t0_ns);
-  const auto look = [&](const std::vector<Delivery>& all, auto&& then) {
-    for (const Delivery& d : all) {
-      if (d.time_ns > window.t0_ns) break;
-      then(before[d.stream], d);
-      if (window.spread && d.time_ns >= recently && hits(window, record.streams[d.stream], d))
-        used[d.stream] = true;
-    }
-  };
-  look(record.deliveries,
-       [](Affected& stream, const Delivery& d) { stream.last_before = stream.at_t0 = &d; });
-  look(record.path_uses, [](Affected& stream, const Delivery& use) {
-    if (!stream.last_before || stream.last_before->bytes == 0) stream.last_before = &use;
-    if (!stream.at_t0 || use.time_ns > stream.at_t0->time_ns) stream.at_t0 = &use;
-  });
+  const AtT0 at_t0 = look_at_t0(record, window);
+  const std::vector<Affected>& before = at_t0.streams;
   for (uint32_t s = 0; s < before.size(); ++s)
-    if (before[s].at_t0 && before[s].last_before->time_ns >= recently &&
-        (used[s] || hits(window, record.streams[s], *before[s].at_t0)))
-      streams[s] = before[s];
+    if (at_t0.hit[s]) streams[s] = before[s];
   if (window.single_qp) {
     // Of all streams on the NIC only some use the QP that was hit: those that were fenced on it, when any
     // was. One that has come back to the NIC just before t0 may have delivered nothing over it yet.
@@ -125,6 +150,13 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
     if (moved && !stream.first_moved) stream.first_moved = &d;
   }
   return streams;
+}
+
+bool may_affect_others(const Record& record, const FaultWindow& window) {
+  const AtT0 at_t0 = look_at_t0(record, window);
+  for (size_t s = 0; s < at_t0.streams.size(); ++s)
+    if (at_t0.may_be_hit[s] && !at_t0.hit[s]) return true;
+  return false;
 }
 
 const FenceStart* answering_fence(const Record& record, const FaultWindow& window) {

@@ -28,6 +28,10 @@ struct Affected {
 /// any was.
 std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window);
 
+/// True if some other stream may have used the target at t0: its sender is on the target's node, and no event
+/// says on which NIC.
+bool may_affect_others(const Record& record, const FaultWindow& window);
+
 /// End of the last operation that was open at t0, t0 when there was none; UINT64_MAX when it never ended.
 uint64_t open_operation_end(const Record& record, uint64_t t0_ns);
 

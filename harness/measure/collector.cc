@@ -41,6 +41,11 @@ uint16_t Collector::tx_node(const Stream& stream) const {
   return stream.tx_process != 0 && known != node_of_process_.end() ? known->second : stream.tx_node;
 }
 
+uint16_t Collector::remote_nic(uint32_t rank, uint32_t channel, uint32_t path) const {
+  const auto known = remote_nic_.find({rank, channel, path});
+  return known == remote_nic_.end() ? kNoNic : known->second;
+}
+
 void Collector::take(uint32_t rank, const Event& event) {
   const auto mark = [&](std::vector<uint64_t>& times) {
     if (event.a >= times.size()) times.resize(event.a + 1, 0);
@@ -57,21 +62,21 @@ void Collector::take(uint32_t rank, const Event& event) {
       // Segments say all that messages say, and more: from now on the ranks need not record both.
       if (!std::exchange(segments_seen_, true) && decline_) decline_(EventType::kMessageReceived);
       segment_bytes_ += event.a;
-      const auto remote = remote_nic_.find({rank, event.channel, uint32_t(event.c)});
+      const uint32_t path = uint32_t(event.c);
       segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true, event.peer),
-                           event.nic, remote == remote_nic_.end() ? kNoNic : remote->second,
-                           uint32_t(event.c)});
+                           event.nic, remote_nic(rank, event.channel, path), path});
       return;
     }
     case EventType::kMessageReceived:
       message_bytes_ += event.a;
-      messages_.push_back(
-          {event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, false, 0), event.nic, kNoNic, 0});
+      messages_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, false, 0),
+                           event.nic, event.nic, 0});
       return;
     case EventType::kChannelUp:
       node_of_process_[uint32_t(event.a)] = ranks_[rank].node;
       break;
     case EventType::kPathOpened:
+    case EventType::kPathAccepted:
       remote_nic_[{rank, event.channel, uint32_t(event.a)}] = uint16_t(event.b);
       break;
     default:
@@ -163,8 +168,7 @@ size_t Collector::deliveries_on(NicId nic, uint64_t since_ns) const {
   for (auto d = all.rbegin(); d != all.rend() && d->time_ns + kSlackNs > since_ns; ++d) {
     if (d->time_ns <= since_ns) continue;
     const Stream& stream = streams[d->stream];
-    const uint16_t tx_nic = d->tx_nic == kNoNic ? d->rx_nic : d->tx_nic;
-    if (nic == NicId{stream.rx_node, d->rx_nic} || nic == NicId{tx_node(stream), tx_nic}) ++count;
+    if (nic == NicId{stream.rx_node, d->rx_nic} || nic == NicId{tx_node(stream), d->tx_nic}) ++count;
   }
   return count;
 }
@@ -182,16 +186,20 @@ Record Collector::record(uint64_t end_ns) const {
   std::vector<Interval> open;
   for (const OperationSpan& operation : record.operations) open.push_back(operation.span);
   record.open = OpenTime(std::move(open));
-  // Only a channel's receiving end has a stream.
+  // Only a channel's receiving end has a stream. Where it comes up it uses the path that it accepted last.
+  std::map<std::pair<uint32_t, uint32_t>, const Event*> accepted;  // by rank and channel
   for (const RankEvent& e : events_) {
+    if (e.event.type == EventType::kPathAccepted) accepted[{e.rank, e.event.channel}] = &e.event;
     const bool migrated = e.event.type == EventType::kMigrationDone;
     if ((!migrated && e.event.type != EventType::kChannelUp) || e.event.time_ns > end_ns) continue;
     const auto stream = segment_index_.find(uint64_t(e.rank) << 32 | e.event.channel);
     if (!segments_seen_ || stream == segment_index_.end()) continue;
-    const uint32_t path = migrated ? uint32_t(e.event.c) : 0;
-    const auto remote = remote_nic_.find({e.rank, e.event.channel, path});
-    record.path_uses.push_back({e.event.time_ns, 0, stream->second, e.event.nic,
-                                remote == remote_nic_.end() ? kNoNic : remote->second, path});
+    const auto last = accepted.find({e.rank, e.event.channel});
+    uint32_t path = uint32_t(e.event.c);
+    if (!migrated)
+      path = last != accepted.end() && last->second->nic == e.event.nic ? uint32_t(last->second->a) : 0;
+    record.path_uses.push_back(
+        {e.event.time_ns, 0, stream->second, e.event.nic, remote_nic(e.rank, e.event.channel, path), path});
   }
   std::stable_sort(record.path_uses.begin(), record.path_uses.end(),
                    [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
@@ -206,9 +214,7 @@ Record Collector::record(uint64_t end_ns) const {
     if (const auto peer = node_of_process_.find(e.event.peer);
         e.event.peer != 0 && peer != node_of_process_.end())
       fence.peer_node = peer->second;
-    if (const auto remote = remote_nic_.find({e.rank, e.event.channel, uint32_t(e.event.b)});
-        remote != remote_nic_.end())
-      fence.peer_nic = remote->second;
+    fence.peer_nic = remote_nic(e.rank, e.event.channel, uint32_t(e.event.b));
     const auto stream = segment_index_.find(uint64_t(e.rank) << 32 | e.event.channel);
     if (segments_seen_ && stream != segment_index_.end()) fence.stream = stream->second;
     record.fences.push_back(std::move(fence));
@@ -244,6 +250,7 @@ std::string describe(const Event& event) {
       add("by " + std::string(r2ccl::trace::name(DetectedBy(event.a))));
       break;
     case EventType::kPathOpened:
+    case EventType::kPathAccepted:
       add("path " + number(event.a) + " to remote nic " + number(event.b));
       break;
     case EventType::kProbeFailed:

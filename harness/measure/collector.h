@@ -79,6 +79,8 @@ class Collector {
   void take(uint32_t rank, const r2ccl::trace::Event& event);
   uint32_t stream_of(uint32_t rank, uint32_t channel, bool segments, uint32_t tx_process);
   uint16_t tx_node(const Stream& stream) const;
+  /// At the other end of that path of the rank's channel; kNoNic: no event says.
+  uint16_t remote_nic(uint32_t rank, uint32_t channel, uint32_t path) const;
   const std::vector<Delivery>& deliveries() const { return segments_seen_ ? segments_ : messages_; }
 
   std::vector<RankPlace> ranks_;

@@ -185,13 +185,15 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
   }
   set_floor(record, window, streams, moved_ns, sample);
   const std::vector<Interval> silent = silences(record, window, streams, sample.window_ms);
-  sample.why_not_sampled = why_not_in_flight(record, window, streams, silent, sample.window_ms);
+  const bool streams_known = !may_affect_others(record, window);
+  sample.why_not_sampled = streams_known ? why_not_in_flight(record, window, streams, silent, sample.window_ms)
+                                         : "the sender's NIC of a channel is not known";
   sample.sampled = sample.why_not_sampled.empty();
   if (fence) {
     sample.detected_ns = fence->time_ns;
     sample.detect_ms = ms(window.t0_ns, fence->time_ns);
     sample.detected_by = fence->detected_by;
-    if (all_moved && !streams.empty()) {
+    if (all_moved && !streams.empty() && streams_known) {
       sample.migrated_ns = moved_ns;
       sample.migrate_ms = std::max(0.0, ms(fence->time_ns, moved_ns));
     }
@@ -207,6 +209,7 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
     if (*sample.recovered_ns < window.until_ns)
       sample.after_gbps = rate_gbps(record, {*sample.recovered_ns, window.until_ns});
   }
+  if (!streams_known) return;
   for (const auto& [id, stream] : streams) {
     const double gap = longest_gap_ms(record, stream, sample.recovered_ns.value_or(window.end_ns));
     sample.blackout_ms = std::max(sample.blackout_ms.value_or(0), gap);

@@ -29,7 +29,7 @@ struct Synthetic {
     record.open = OpenTime(std::move(spans));
   }
   void deliver(uint64_t time_ms, uint32_t stream, uint16_t nic, uint32_t path) {
-    record.deliveries.push_back({time_ms * kMs, kSegment, stream, nic, kNoNic, path});
+    record.deliveries.push_back({time_ms * kMs, kSegment, stream, nic, nic, path});
   }
   /// Both streams on their own NICs at 10, 20 … until and including `until_ms`.
   void steady(uint64_t from_ms, uint64_t until_ms) {
@@ -40,7 +40,7 @@ struct Synthetic {
   }
   /// The stream uses that path from then on: it has migrated, or its channel came up (path 0).
   void use(uint64_t time_ms, uint32_t stream, uint16_t nic, uint32_t path) {
-    record.path_uses.push_back({time_ms * kMs, 0, stream, nic, kNoNic, path});
+    record.path_uses.push_back({time_ms * kMs, 0, stream, nic, nic, path});
   }
   void fence(uint64_t time_ms, uint16_t nic, const char* by) {
     record.fences.push_back({time_ms * kMs, 1, nic, std::nullopt, by});
@@ -208,8 +208,8 @@ TEST(Recovery, a_job_of_many_small_operations_is_told_in_seconds) {
   for (uint64_t i = 0; i < kOperations; ++i)
     for (uint16_t nic = 0; nic < 2; ++nic) {
       const bool well = i * kEvery < 20 * kMs;
-      job.record.deliveries.push_back(
-          {i * kEvery + kEvery / 2, 800, nic, well ? nic : uint16_t(1), kNoNic, well ? nic + 1u : 2u});
+      job.record.deliveries.push_back({i * kEvery + kEvery / 2, 800, nic, well ? nic : uint16_t(1),
+                                       well ? nic : uint16_t(1), well ? nic + 1u : 2u});
     }
   job.fence(21, 0, "completion");
   const auto begin = std::chrono::steady_clock::now();
@@ -296,7 +296,7 @@ TEST(Recovery, the_sender_s_end_of_the_rail_counts_as_well) {
   Synthetic job;
   job.steady(10, 500);
   job.fence(506, 0, "peer");
-  job.record.fences[0].peer_node = 0;
+  job.record.fences[0].peer_node = job.record.fences[0].peer_nic = 0;
   for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
   FaultWindow window = nic0_down(505);
   window.targets = {{0, 0}};  // node 0 only sends
@@ -304,6 +304,58 @@ TEST(Recovery, the_sender_s_end_of_the_rail_counts_as_well) {
   analyse_fault(job.record, window, sample);
   EXPECT_TRUE(sample.sampled);
   EXPECT_DOUBLE_EQ(*sample.detect_ms, 1);
+}
+
+/// Both streams arrive on NIC 1 of node 1, stream 0 on the cross rail from NIC 0, which node 0 loses at 505
+/// ms. Stream 0 goes on at 520 ms, on the straight rail.
+struct CrossRail : Synthetic {
+  explicit CrossRail(uint16_t tx_nic) {
+    for (uint64_t t = 10; t <= 500; t += 10) {
+      deliver(t, 0, 1, 3);
+      record.deliveries.back().tx_nic = tx_nic;
+      deliver(t, 1, 1, 2);
+    }
+    fence(507, 1, "peer");
+    record.fences[0].stream = 0;
+    record.fences[0].peer_node = 0;
+    record.fences[0].peer_nic = tx_nic;
+    for (uint64_t t = 510; t <= 2000; t += 10) deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 4);
+    window.targets = {{0, 0}};
+  }
+  FaultWindow window = nic0_down(505);
+};
+
+TEST(Recovery, of_a_cross_rail_each_end_has_its_own_nic) {
+  CrossRail job(0);
+  for (const bool single_qp : {false, true}) {
+    job.window.single_qp = single_qp;
+    FaultSample sample;
+    analyse_fault(job.record, job.window, sample);
+    EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+    EXPECT_DOUBLE_EQ(sample.detect_ms.value_or(0), 2);
+    EXPECT_DOUBLE_EQ(sample.migrate_ms.value_or(0), 13);
+    EXPECT_DOUBLE_EQ(sample.blackout_ms.value_or(0), 20);
+  }
+}
+
+TEST(Recovery, where_no_event_names_the_sender_s_nic_what_was_struck_is_unknown) {
+  CrossRail job(kNoNic);
+  for (const NicId target : {NicId{0, 0}, NicId{0, 1}})
+    for (const bool spread : {false, true}) {
+      job.window.targets = {target};
+      job.window.spread = spread;
+      FaultSample sample;
+      analyse_fault(job.record, job.window, sample);
+      EXPECT_EQ(sample.why_not_sampled, "the sender's NIC of a channel is not known");
+      EXPECT_FALSE(sample.sampled);
+      EXPECT_FALSE(sample.detect_ms) << "nor whose fence it is";
+      EXPECT_FALSE(sample.migrate_ms);
+      EXPECT_FALSE(sample.blackout_ms);
+    }
+  job.window.targets = {{1, 1}};  // the receiver's NIC is known
+  FaultSample sample;
+  analyse_fault(job.record, job.window, sample);
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
 }
 
 TEST(Recovery, of_a_single_qp_only_the_fenced_stream_is_affected) {

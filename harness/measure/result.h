@@ -89,6 +89,9 @@ struct FaultSample {
   bool witnessed = false;  ///< the injector (or, for a signal, the runner) saw it take effect
   bool sampled = false;    ///< it met a segment in flight on its target, or stalled it: the times below count
   std::string why_not_sampled;  ///< empty when sampled
+  /// Of a sample whose recovery cannot be judged, and has no time: why no rate before it is known; else
+  /// empty.
+  std::string why_no_rate_before;
   uint64_t armed_ns = 0;
   uint64_t t0_ns = 0;  ///< 0 when not witnessed
   std::optional<uint64_t> healed_ns;

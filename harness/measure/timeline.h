@@ -31,8 +31,8 @@ struct Delivery {
   uint32_t bytes = 0;
   uint32_t stream = 0;  ///< index into the streams
   uint16_t rx_nic = kNoNic;
-  uint16_t tx_nic = kNoNic;
-  uint32_t path = 0;  ///< the plugin's id of the path; 0 when it has none
+  uint16_t tx_nic = kNoNic;  ///< kNoNic: not known
+  uint32_t path = 0;         ///< the plugin's id of the path; 0 when it has none
 };
 
 /// A NIC of the job.
@@ -51,7 +51,7 @@ struct FenceStart {
   std::string detected_by;
   uint32_t path = 0;             ///< the plugin's id of the path that is left; 0 when it has none
   uint16_t peer_node = kNoNode;  ///< the other end of that path, as far as the plugin's events say
-  uint16_t peer_nic = kNoNic;    ///< not known: of the same number as `nic`, as on a straight rail
+  uint16_t peer_nic = kNoNic;
 };
 
 /// Everything that was recorded of a job.

@@ -132,7 +132,8 @@ void RealFaults::hear(faultinject::BoardHost& board) {
     Live& live = live_[answer.id - 1];
     const NicPlace& place = live.planned->place;
     const auto report = [&](faultinject::Effect effect) {
-      board.report(live.board_id, answer.time_ns, uint32_t(place.node), uint32_t(place.nic), effect);
+      board.report(live.board_id, answer.time_ns, uint32_t(place.node), uint32_t(place.nic), effect,
+                   live.rounds - 1);
     };
     if (answer.undone) {
       live.state = State::kAsItWas;

@@ -31,6 +31,8 @@ class FaultList : private Findings {
   }
 
  private:
+  static bool rate_known(const Json& fault) { return fault.value("why_no_rate_before", Json()).is_null(); }
+
   std::vector<const Json*> sampled() const {
     std::vector<const Json*> faults;
     for (const Json& fault : run_.at("faults"))
@@ -51,7 +53,7 @@ class FaultList : private Findings {
         continue;
       }
       if (fault.at("detected_by").is_string()) ++detected_by[fault.at("detected_by")];
-      unrecovered += recovers && fault.at("recover_ms").is_null();
+      unrecovered += recovers && fault.at("recover_ms").is_null() && rate_known(fault);
       after_heal += fault.value("recovered_after_heal", false) && !fault.at("recover_ms").is_null();
     }
     const char* from = "its list of faults";
@@ -164,6 +166,11 @@ class FaultList : private Findings {
       if (fault.at("witnessed") == fault.at("t0_at_ms").is_null())
         say("witnessed" + of + " is " + fault.at("witnessed").dump() + ", but t0_at_ms is " +
             fault.at("t0_at_ms").dump());
+      if (!rate_known(fault) && (fault.at("sampled") == false || !fault.at("recover_ms").is_null() ||
+                                 number(fault.at("before_gbps")).value_or(0) > 0))
+        say("why_no_rate_before" + of + " is " + fault.at("why_no_rate_before").dump() +
+            ", but sampled, recover_ms and before_gbps are " + fault.at("sampled").dump() + ", " +
+            fault.at("recover_ms").dump() + " and " + fault.at("before_gbps").dump());
       if (fault.at("witnessed") == false && fault.at("sampled") == true)
         say("sampled" + of + ", but not witnessed");
     }

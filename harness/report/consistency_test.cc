@@ -78,6 +78,25 @@ TEST_F(Consistency, counts_are_those_of_the_list_of_faults) {
   EXPECT_NE(said().find("faults.dropped is {\"no operation was open\":1"), std::string::npos) << said();
 }
 
+TEST_F(Consistency, a_sample_without_a_rate_before_it_is_not_unrecovered) {
+  RunResult result = sample_result();
+  FaultSample& sample = result.modes[1].faults[0];
+  sample.why_no_rate_before = "it struck too early";
+  sample.recovered_ns.reset();
+  sample.recover_ms.reset();
+  sample.before_gbps = 0;
+  result.modes[1].recover_ms = {};
+  result.modes[1].throughput = {
+      .limit = sample.limit, .rounds = 1, .bound_ms = 250, .why_not = "nothing was delivered before"};
+  json = judged_json(sample_scenario(), result);
+  EXPECT_EQ(said(), "");
+  EXPECT_EQ(json["runs"][1]["faults"][0]["why_no_rate_before"], "it struck too early");
+  EXPECT_NE(said_with("/metrics/faults/unrecovered", 1).find("faults.unrecovered is 1, but 0 follows"),
+            std::string::npos);
+  EXPECT_NE(said_with("/faults/0/before_gbps", 3).find("why_no_rate_before of port_down node1/nic0 is"),
+            std::string::npos);
+}
+
 TEST_F(Consistency, percentiles_and_the_floor_are_those_of_the_faults) {
   EXPECT_EQ(said_with("/metrics/recovery/blackout_ms/max", 0.5),
             "migrate: recovery.blackout_ms.max is 0.5, but a lower percentile is 9.8\n"

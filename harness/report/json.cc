@@ -50,6 +50,8 @@ OrderedJson fault(const ModeResult& mode, const FaultSample& sample) {
   json["sampled"] = sample.sampled;
   json["why_not_sampled"] =
       sample.why_not_sampled.empty() ? OrderedJson(nullptr) : OrderedJson(sample.why_not_sampled);
+  json["why_no_rate_before"] =
+      sample.why_no_rate_before.empty() ? OrderedJson(nullptr) : OrderedJson(sample.why_no_rate_before);
   json["t0_at_ms"] = since_start(mode, sample.t0_ns);
   json["detected_at_ms"] = since_start(mode, sample.detected_ns);
   json["migrated_at_ms"] = since_start(mode, sample.migrated_ns);

@@ -95,6 +95,7 @@ FaultSample read_fault(const Json& json) {
   sample.witnessed = json.at("witnessed");
   sample.sampled = json.at("sampled");
   sample.why_not_sampled = text_or_empty(json, "why_not_sampled");
+  sample.why_no_rate_before = text_or_empty(json, "why_no_rate_before");
   sample.t0_ns = time_ns(json, "t0_at_ms").value_or(0);
   sample.detected_ns = time_ns(json, "detected_at_ms");
   sample.migrated_ns = time_ns(json, "migrated_at_ms");

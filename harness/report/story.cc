@@ -119,6 +119,8 @@ class Teller {
       return say("", "the rate went from " + short_number(sample.before_gbps) + " to " +
                          short_number(sample.after_gbps) + " Gbit/s; the remaining NICs carry " +
                          short_number(sample.limit * sample.before_gbps) + " at best");
+    if (!sample.why_no_rate_before.empty())
+      return say("", "no sample of its recovery: " + sample.why_no_rate_before);
     if (!sample.recovered_ns && sample.sampled && sample.before_gbps <= 0 && mode_.outcome == Outcome::kOk)
       return say("",
                  "a channel stalled for " + short_number(sample.blackout_ms.value_or(0)) +

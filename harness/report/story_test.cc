@@ -165,7 +165,7 @@ TEST_F(StoryOfFaults, a_fault_without_a_rate_before_it_is_not_told_as_one_that_n
     std::string story;
     for (const StoryLine& line : told(result())) story += line.text + "\n";
     EXPECT_EQ(story.find("never returned"), std::string::npos) << story;
-    EXPECT_EQ(story.find("no sample: it struck before an operation had ended, so that no rate before it is "
+    EXPECT_EQ(story.find("no sample of its recovery: it struck before an operation had ended, so that no rate before it is "
                          "known") != std::string::npos,
               silent_ms < 100)
         << story;

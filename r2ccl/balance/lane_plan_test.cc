@@ -48,6 +48,18 @@ struct Nodes {
   }
 };
 
+TEST(LanePlan, is_due_every_10_ms_for_a_channel_that_can_send_and_does) {
+  LanePlan plan;
+  const uint64_t now = 1'000'000'000;
+  EXPECT_FALSE(plan.due(false, true, now)) << "it is not ready";
+  EXPECT_FALSE(plan.due(true, false, now)) << "it has not sent of late";
+  EXPECT_TRUE(plan.due(true, true, now));
+  EXPECT_FALSE(plan.due(true, true, now + LanePlan::kLookEveryNs - 1));
+  plan.look_soon();
+  EXPECT_TRUE(plan.due(true, true, now + 1));
+  EXPECT_TRUE(plan.due(true, true, now + 1 + LanePlan::kLookEveryNs));
+}
+
 TEST(LanePlan, all_is_well_and_everything_stays_at_home) {
   Nodes n;
   n.home = 2;

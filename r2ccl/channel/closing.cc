@@ -46,18 +46,11 @@ void Channel::give_set_up_up(const Tick& tick) {
 
 void Channel::say_last_word() {
   const LastWord word = closing_.last_word(status() == Status::kFailed, greeted_);
-  closing_.has_told();
-  switch (word) {
-    case LastWord::kNothing:
-      return;
-    case LastWord::kClose:
-      return send(wire::Type::kClose, closing_message());
-    case LastWord::kFailure:
-      send(wire::Type::kFail, sentence(error_));
-      [[fallthrough]];
-    case LastWord::kRecord:
-      emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
-  }
+  if (word == LastWord::kClose) send(wire::Type::kClose, closing_message());
+  if (word == LastWord::kFailure) send(wire::Type::kFail, sentence(error_));
+  closing_.has_told();  // not before: should memory be short, this end fails, and says that
+  if (word == LastWord::kFailure || word == LastWord::kRecord)
+    emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
 
 void Channel::hang_up() {
@@ -120,11 +113,13 @@ Urgency Channel::step_closing(const Tick& tick) {
   step_halves(tick);
   if (!torn_down_) {
     if (!paths_.retired().closed(*context_.workers)) return Urgency::kBusy;
-    for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions())
-      if (Retirement::may_access(destruction.job->done(), destruction.outcome->refused,
+    for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions()) {
+      const bool done = destruction.job->done();  // before what it has written
+      if (Retirement::may_access(done, destruction.outcome->refused,
                                  context_.device_gone[size_t(destruction.nic)]))
         R2_WARN("NET/R2CCL: channel %u: NIC %s did not destroy a queue pair and may still access its buffers",
                 number_, nic_name(destruction.nic).c_str());
+    }
     const std::lock_guard lock(close_mutex_);
     torn_down_ = true;
     close_done_.notify_all();

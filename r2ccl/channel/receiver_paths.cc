@@ -36,6 +36,7 @@ void Receiver::half_made(PathHalf& half, const Tick& tick) {
   answer.ok = 1;
   answer.end = half.end;
   (*half.made)->state = PeerOpening::of_new(context_.resilient());
+  emit(trace::EventType::kPathAccepted, half.local, half.path, uint64_t(half.remote));
   paths_.add(std::move(*half.made));
   send(wire::Type::kOpened, answer);
 }

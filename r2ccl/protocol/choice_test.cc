@@ -284,6 +284,14 @@ TEST(FailedWork, is_the_end_only_where_there_is_no_other_path) {
   }
 }
 
+TEST(IsStale, an_answer_that_a_sender_asked_for_before_a_path_carried_again) {
+  EXPECT_TRUE(is_stale(true, Phase::kRunning, PathState::kStandby, false));
+  EXPECT_FALSE(is_stale(false, Phase::kRunning, PathState::kStandby, false)) << "a receiver answers";
+  EXPECT_FALSE(is_stale(true, Phase::kChoosing, PathState::kStandby, false)) << "it is what is waited for";
+  EXPECT_FALSE(is_stale(true, Phase::kRunning, PathState::kLane, false));
+  EXPECT_FALSE(is_stale(true, Phase::kRunning, PathState::kStandby, true)) << "asked of its own accord";
+}
+
 TEST(StandsBy, a_path_that_waits_for_nothing_else) {
   EXPECT_TRUE(stands_by(PathState::kStandby, false));
   EXPECT_FALSE(stands_by(PathState::kStandby, true)) << "it is on probation";

@@ -126,6 +126,12 @@ TEST(Failback, a_channel_that_starts_away_from_home_looks_for_the_way_back) {
   EXPECT_FALSE(failback.is_up());
 }
 
+TEST(Failback, a_first_path_over_home_is_no_return_either) {
+  Away a;
+  EXPECT_FALSE(a.failback.carries(7, CarrySight{.home = true, .moved = true, .first = true}, a.now));
+  EXPECT_FALSE(a.failback.is_up()) << "home has failed before, and settles first";
+}
+
 TEST(Failback, only_a_failure_of_the_home_rail_makes_it_wait) {
   Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
   failback.left(false, false, 10'000 * kMs);

@@ -55,13 +55,12 @@ constexpr FenceSight of_given_up(const DestructionSight& seen) {
   fence.failed = seen.done && has_failed(seen.device);
   return fence;
 }
-/// … as FenceClock::look_at_removal() does, for which EIO alone is the answer of a device that is gone.
+/// … as FenceClock::look_at_removal() does. Whatever its driver has answered: that is not asked again, and
+/// the kernel, whose word alone counts then, destroys what is left of a device.
 constexpr FenceSight of_removed(const DestructionSight& seen) {
   FenceSight fence;
   fence.worker_busy = !seen.done;
-  fence.destroyed = seen.done && !seen.refused;
-  fence.refused = seen.done && seen.refused;
-  fence.failed = seen.done && seen.device.refused;
+  fence.destroyed = seen.done;
   return fence;
 }
 

@@ -247,13 +247,18 @@ TEST(DestructionSight, of_a_device_that_is_removed) {
   EXPECT_TRUE(of_removed({.done = false}).worker_busy);
   EXPECT_FALSE(of_removed({.done = false}).destroyed);
   EXPECT_TRUE(of_removed({}).destroyed);
-  const FenceSight with_eio = of_removed({.refused = true, .device = {.refused = true, .removed = true}});
-  EXPECT_TRUE(with_eio.refused && with_eio.failed);
-  EXPECT_FALSE(with_eio.destroyed);
-  const FenceSight otherwise = of_removed({.refused = true, .device = {.removed = true}});
-  EXPECT_TRUE(otherwise.refused);
-  EXPECT_FALSE(otherwise.destroyed || otherwise.failed)
-      << "a refusal with another error is not taken for an end";
+  EXPECT_TRUE(of_removed({.refused = true, .device = {.refused = true, .removed = true}}).destroyed);
+}
+
+// The destruction of a path that was given up was refused with another error than EIO before its device
+// failed.
+TEST(DestructionSight, a_refusal_is_over_once_the_kernel_has_stopped_the_device) {
+  FenceClock clock = begun(false);
+  DestructionSight seen{.refused = true, .device = {.reported = true}};
+  EXPECT_EQ(clock.look(Host{}, kBegin + 1, of_given_up(seen)).act, FenceAct::kCannot);
+  EXPECT_EQ(clock.look_at_removal(false, of_removed(seen)), FenceAct::kWait);
+  seen.device.removed = true;
+  EXPECT_EQ(clock.look_at_removal(true, of_removed(seen)), FenceAct::kDone);
 }
 
 }  // namespace

@@ -127,6 +127,27 @@ TEST(WantedNics, its_own_share_of_the_load_does_not_count_against_a_nic) {
   EXPECT_EQ(wanted_nics(load, seen, backups, 1), (std::vector{1, 2, 0}));
 }
 
+TEST(WantedNics, an_idle_channel_s_own_share_is_as_small_as_it_was_counted) {
+  const Backup backups[] = {{0, 1}, {2, 1}};
+  NicLoad load;
+  load.own = {1, 1, 1 + NicLoad::kIdle};
+  TrafficSight seen = without_a_path();
+  seen.standby = 2, seen.in_demand = false;
+  EXPECT_EQ(wanted_nics(load, seen, backups, 1), (std::vector{1, 0, 2}));
+}
+
+TEST(CountIn, a_channel_at_home_that_moves_leaves_its_home) {
+  NicLoad load;
+  TrafficSight seen = home();
+  seen.moving = 2;
+  EXPECT_FALSE(count_in(load, seen, kNobody)) << "it is at home still";
+  EXPECT_EQ(load.leaving[1], 1);
+  seen = home();
+  seen.active = 2;
+  count_in(load, seen, kNobody);
+  EXPECT_EQ(load.leaving[2], 0) << "away, but it stays there";
+}
+
 TEST(WantedNics, across_sockets_a_channel_weighs_what_crossing_costs) {
   const Backup backups[] = {{0, 1, true}, {2, 2}};
   NicLoad load;
@@ -146,11 +167,20 @@ TEST(LessLoaded, a_nic_with_clearly_less_to_carry_and_of_those_the_least) {
   EXPECT_EQ(less_loaded(load, 2, backups, 1, kAnywhere), std::nullopt);
 }
 
-TEST(LessLoaded, not_where_it_is_nor_while_another_one_leaves) {
+TEST(LessLoaded, the_least_wherever_it_stands_in_the_list) {
+  NicLoad load;
+  load.own = {2, 5, 0, 1};
+  const Backup backups[] = {{2, 1}, {0, 1}, {3, 1}};
+  EXPECT_EQ(less_loaded(load, 1, backups, 1, kAnywhere), 2);
+  const Backup others[] = {{3, 1}, {0, 1}, {2, 1}};
+  EXPECT_EQ(less_loaded(load, 1, others, 1, kAnywhere), 2);
+}
+
+TEST(LessLoaded, not_while_another_one_leaves) {
   const Backup backups[] = {{0, 1}, {2, 1}};
   NicLoad load;
   load.own = {3, 1, 0};
-  EXPECT_EQ(less_loaded(load, 0, backups, 1, [](int nic) { return nic == 0; }), std::nullopt);
+  ASSERT_EQ(less_loaded(load, 0, backups, 1, kAnywhere), 2);
   load.leaving[0] = 1;
   EXPECT_EQ(less_loaded(load, 0, backups, 1, kAnywhere), std::nullopt);
 }

@@ -50,6 +50,11 @@ TEST(Opening, goes_through_its_stages) {
   EXPECT_EQ(opening.begin(Purpose::kStandby, 1, 2, 0), 2u) << "no number is used twice";
 }
 
+TEST(Opening, is_proved_before_it_counts_as_open_where_that_matters) {
+  EXPECT_TRUE(Opening::is_proved(true));
+  EXPECT_FALSE(Opening::is_proved(false)) << "without resilience a failure is the end in any case";
+}
+
 TEST(Opening, fails_when_the_path_is_gone_in_any_stage) {
   Opening opening;
   opening.begin(Purpose::kFirst, 0, 0, 0);

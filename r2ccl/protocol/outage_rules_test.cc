@@ -64,6 +64,27 @@ TEST(Outage, connects_at_once_and_asks_when_the_connection_stands) {
   EXPECT_FALSE(o.outage.lasts());
 }
 
+TEST(Outage, asks_once) {
+  Lasting o;
+  o.network.begins = o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(100);
+  EXPECT_EQ(o.network.asked, 1);
+  EXPECT_EQ(o.network.connects, 1);
+}
+
+TEST(Outage, says_whether_the_peers_process_can_be_reached) {
+  Lasting o;
+  EXPECT_STREQ(o.outage.words(), "");
+  o.breaks();
+  EXPECT_STREQ(o.outage.words(), ", its process cannot be reached");
+  o.network.comes_to = Reach::kReached;
+  o.goes_on(10);
+  EXPECT_STREQ(o.outage.words(), ", its process can be reached");
+  o.outage.restored(o.tick.now);
+  EXPECT_STREQ(o.outage.words(), "");
+}
+
 TEST(Outage, a_peer_that_noticed_first_costs_no_time_here) {
   EXPECT_EQ(Outage(kBound).restored(1000 * kMs), 0u);
 }
@@ -305,6 +326,15 @@ TEST(SetUpPatience, looks_after_the_connection_of_a_resilient_sender) {
   EXPECT_EQ(patience.look({.owed = true}, now), SetUpAct::kNone);
   EXPECT_EQ(patience.look({.sender = false, .owed = true}, now + 9000 * kMs), SetUpAct::kNone);
   EXPECT_EQ(patience.look({.owed = true}, now + 2001 * kMs), SetUpAct::kReplace);
+}
+
+TEST(SetUpPatience, counts_from_when_something_was_owed_first) {
+  SetUpPatience patience;
+  const uint64_t now = 1000 * kMs;
+  for (uint64_t ms = 0; ms < 9000; ms += 1000)
+    EXPECT_EQ(patience.look({.owed = false}, now + ms * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.owed = true}, now + 9000 * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.owed = true}, now + 10'001 * kMs), SetUpAct::kReplace);
 }
 
 TEST(Break, of_a_connection_that_brings_what_is_not_the_peers) {

@@ -148,6 +148,7 @@ TEST(Rail, takes_traffic_unless_it_is_barred_or_home_and_not_back) {
   EXPECT_TRUE(rail::may_take({}));
   EXPECT_FALSE(rail::may_take({.barred = true}));
   EXPECT_FALSE(rail::may_take({.remote_up = false}));
+  EXPECT_FALSE(rail::may_take({.driver_late = true}));
   EXPECT_TRUE(rail::may_take({.home_is_up = false})) << "another rail than home";
   EXPECT_FALSE(rail::may_take({.home = true, .home_is_up = false})) << "failback's business";
   EXPECT_TRUE(rail::may_take({.home = true}));
@@ -178,6 +179,7 @@ TEST(Rail, what_stands_by_or_carries_a_share_takes_over_where_its_nics_are_up) {
   EXPECT_FALSE(takes_over(PathState::kFencing, false, {}));
   EXPECT_FALSE(takes_over(PathState::kStandby, true, {})) << "it is on probation, to come home over it";
   EXPECT_FALSE(takes_over(PathState::kStandby, false, {.local_up = false}));
+  EXPECT_TRUE(takes_over(PathState::kStandby, false, {.driver_late = true})) << "that needs no driver";
   EXPECT_TRUE(takes_over(PathState::kStandby, false, {.barred = true}))
       << "it is open, so it has worked since";
 }

@@ -160,5 +160,17 @@ TEST(PathSearch, rails_that_are_untried_share_the_time_that_is_left) {
       << "but each has a chance";
 }
 
+TEST(PathSearch, of_the_time_that_is_left_not_of_the_bound) {
+  Searching s;
+  const Bounds bounds{kBound, 1 * kMs};
+  s.goes_on(60);
+  const auto none = [] { return 0u; };
+  EXPECT_EQ(s.search.first_probe(bounds, kBound, true, none), kBound - 60 * kMs);
+  const Bounds slow{kBound, 500 * kMs};
+  ASSERT_GT(slow.first_probe(0), 10 * kMs);
+  EXPECT_EQ(s.search.first_probe(slow, 10 * kMs, false, none), slow.first_probe(0))
+      << "no less than a few probes take";
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -90,7 +90,11 @@ std::string carry(Net& net, Channel* channel, bool send, uint64_t messages) {
   std::string failed;
   for (uint64_t message = 0; message < messages && failed.empty(); ++message) {
     fill_message(message, wanted.data(), kBytes);
-    data = send ? wanted : std::vector<uint8_t>(kBytes);
+    // In place: it is registered.
+    if (send)
+      data.assign(wanted.begin(), wanted.end());
+    else
+      std::fill(data.begin(), data.end(), uint8_t(0));
     Request* request = nullptr;
     for (bool done = false; !done && failed.empty();) {
       if (!request) {
@@ -194,8 +198,74 @@ TEST(Scarcity, a_service_thread_without_memory_does_not_end_the_process) {
       EXPECT_EQ(receiver.wait(), 0);
     }
   EXPECT_GE(hits, 8) << "allocations have failed in so many of 16 runs";
+  EXPECT_GE(went_on, 1) << "of them went on";
   std::printf("in %d runs allocations failed; in %d of them everything arrived all the same\n", hits,
               went_on);
+}
+
+/// Sends until its peer's end is closed; why it cannot send any more, and after how many seconds.
+struct LastHeard {
+  double seconds = 60;
+  char why[400] = "nothing came";
+};
+LastHeard send_until_closed(Net& net, Channel* channel) {
+  LastHeard heard;
+  std::vector<uint8_t> data(16384);
+  auto reg = net.reg(channel, data.data(), data.size());
+  EXPECT_TRUE(reg.ok());
+  for (const auto began = Clock::now(); Clock::now() - began < 60s; std::this_thread::sleep_for(100us)) {
+    auto posted = net.isend(channel, data.data(), data.size(), *reg);
+    if (posted) continue;
+    heard.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    std::snprintf(heard.why, sizeof heard.why, "%s", posted.error().message.c_str());
+    break;
+  }
+  EXPECT_TRUE(net.dereg(channel, *reg).ok());
+  return heard;
+}
+
+// The last word is what memory is lacking for.
+TEST(Scarcity, a_channel_that_is_closed_without_memory_says_so_to_its_peer) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Net* n = net();
+    std::array<std::byte, kHandleBytes> handle{};
+    auto listening = n->listen(0, handle.data());
+    ASSERT_TRUE(listening.ok());
+    link.send(handle.data(), handle.size());
+    Channel* channel = until_ready([&] { return n->accept(*listening); });
+    ASSERT_NE(channel, nullptr);
+    EXPECT_EQ(carry(*n, channel, false, 20), "");
+    std::this_thread::sleep_for(100ms);  // nothing else is done meanwhile
+    g_allocations = g_failed = 0;
+    g_fail_count = 1;
+    g_fail_at = 1;
+    EXPECT_TRUE(n->close(channel).ok());
+    char sender_knows = 0;
+    ASSERT_TRUE(link.receive(&sender_knows, 1));
+    g_fail_at = 0;
+    EXPECT_EQ(g_failed, 1);
+    EXPECT_TRUE(n->close(*listening).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    std::array<std::byte, kHandleBytes> handle{};
+    ASSERT_TRUE(link.receive(handle.data(), handle.size()));
+    Channel* channel = until_ready([&] { return n->connect(0, handle.data()); });
+    ASSERT_NE(channel, nullptr);
+    EXPECT_EQ(carry(*n, channel, true, 20), "");
+    const LastHeard heard = send_until_closed(*n, channel);
+    link.send(&heard, sizeof heard);
+    EXPECT_TRUE(n->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  LastHeard heard;
+  ASSERT_TRUE(sender.link.receive(&heard, sizeof heard));
+  EXPECT_LT(heard.seconds, 5 * kSanitizerFactor) << heard.why;
+  EXPECT_NE(std::strstr(heard.why, "out of memory"), nullptr) << heard.why;
+  receiver.link.send("k", 1);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
 }
 
 /// Four paths of one NIC, numbered from 1.

@@ -7,7 +7,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 26> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 27> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -34,6 +34,7 @@ constexpr std::array<std::pair<EventType, std::string_view>, 26> kNames{{
     {EventType::kPathOpening, "path_opening"},
     {EventType::kChannelClosing, "channel_closing"},
     {EventType::kPlanAgreed, "plan_agreed"},
+    {EventType::kPathAccepted, "path_accepted"},
 }};
 
 }  // namespace

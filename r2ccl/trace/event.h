@@ -33,16 +33,17 @@ enum class EventType : uint16_t {
   kDuplicateDropped = 41,  ///< a segment arrived twice: b = message number. Must never be seen
   kPeerSlow = 42,          ///< the peer's NIC answers, the peer does not: no failure
   kChannelFailed = 43,     ///< no path is left or the peer is gone: an error goes to NCCL
-  kPathOpened = 44,        ///< a path is proved and stands by: nic, a = path id, b = remote NIC
-  kProbeFailed = 45,       ///< nic, a = path id
+  kPathOpened = 44,      ///< at the sender: a path is proved and stands by: nic, a = path id, b = remote NIC
+  kProbeFailed = 45,     ///< nic, a = path id
   kPathOpening = 46,     ///< at the sender: its half of a path is made next: nic, a = path id, b = remote NIC
   kChannelClosing = 47,  ///< nic = the channel's home NIC: its queue pairs go next, whatever is open
   kControlRestored = 48,  ///< the control connection had broken; a = microseconds without it
   kLaneUp = 49,  ///< at the sender: pieces of messages go over this path, too: nic, a = path id, b = remote
                  ///< NIC, c = thousandths of the channel's traffic that the rail is to carry
-  kLaneRests = 50,  ///< no longer: nic, a = path id
-  kNicGray = 51,    ///< nic carries clearly less than its neighbours: a = thousandths of what it should
-  kNicWell = 52,    ///< nic carries as much as its neighbours again
+  kLaneRests = 50,     ///< no longer: nic, a = path id
+  kNicGray = 51,       ///< nic carries clearly less than its neighbours: a = thousandths of what it should
+  kNicWell = 52,       ///< nic carries as much as its neighbours again
+  kPathAccepted = 54,  ///< at the receiver: its half of a path is made: nic, a = path id, b = remote NIC
   // --- collective, rare ---
   kPlanAgreed = 53,  ///< a group has a new view of its nodes' capacities: a = epoch, b = operation from which
                      ///< it holds, c = thousandths that the weakest node carries, peer = this rank

@@ -39,9 +39,10 @@ class SeveralFaults : public EvaluateTest {
     start.peer_nic = nic;
     job.record.fences.push_back(start);
   }
-  void witness(uint32_t id, double ms, faultinject::Effect effect, uint64_t value = 0) {
+  void witness(uint32_t id, double ms, faultinject::Effect effect, uint32_t round = 0, uint64_t value = 0) {
     faultinject::Witness w;
     w.fault_id = id;
+    w.round = round;
     w.time_ns = at(ms);
     w.effect = effect;
     w.value = value;

@@ -169,8 +169,9 @@ struct alignas(64) QpSlot {
   std::atomic<std::uint32_t> min_rnr_timer;
   std::atomic<std::uint32_t> qkey;
   std::atomic<std::uint32_t> pkey_index;  // in the table that all ports of the fabric have
-  // SRQ only. What a holder is about to take: index + 1 in the SRQ; 0 = nothing. Tells the next holder
-  // whether one that was killed had taken it. See shared_receive.h.
+  // SRQ only. What a holder is about to take. Tells the next holder whether one that was killed had taken it,
+  // and a holder that was revoked that it may not. High half: the number of the hold, as in `responder`. Low
+  // half: see responder/shared_request.h.
   std::atomic<std::uint64_t> srq_intent;
   std::atomic<std::uint32_t> type;  // ibv_qp_type; this and `port` are read before the hold
   std::atomic<std::uint32_t> port;

@@ -155,9 +155,7 @@ std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_n
   const std::uint64_t bit = 1ull << (flow.index % 64);
   std::atomic<std::uint64_t>& word = server.active[flow.index / 64];
   std::uint64_t begin = server.finish_tag[flow.index].load(std::memory_order_relaxed);
-  if (!(word.load(std::memory_order_relaxed) & bit) ||
-      static_cast<std::int64_t>(begin - clock.virtual_bytes) < 0)
-    begin = clock.virtual_bytes;
+  if (static_cast<std::int64_t>(begin - clock.virtual_bytes) < 0) begin = clock.virtual_bytes;
   server.finish_tag[flow.index].store(begin + flow.work_of(bytes));
   if (bytes != 0) word.fetch_or(bit);
   return begin;

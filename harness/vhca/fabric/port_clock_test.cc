@@ -152,6 +152,12 @@ TEST_F(PortClock, a_late_reclaimer_does_not_stop_the_work_of_the_next_owner) {
   reserve_meanwhile();
   EXPECT_EQ(unserved_bytes(f, now), 125'000u);
   EXPECT_EQ(served_bytes(f, begin, now + 500'000), 62'500u);
+  close_flow(f);
+
+  now += 2'000'000;
+  reserve_meanwhile();
+  EXPECT_EQ(reserve(f, 125'000, now), end_of(begin, 125'000)) << "behind what it has reserved already";
+  EXPECT_EQ(unserved_bytes(f, now), 250'000u);
 }
 
 TEST_F(PortClock, the_next_owner_of_a_flow_has_none_of_the_work_of_a_dead_one) {

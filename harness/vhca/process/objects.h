@@ -218,6 +218,8 @@ struct Qp : ibv_qp_ex {
   std::uint64_t in_flight_bytes = 0;  // the most that both sides have served and that is not there yet
   bool is_paced = false;              // some port that it uses has a rate
   std::uint64_t balanced_ns = 0;      // when the two sides were compared last
+  std::uint64_t busy_since_ns = 0;    // since when another initiator is at the target; 0 = none is
+  bool reserves_next_only = false;    // that has lasted: see wait_for_target
   Flow write_flows[2];                // own port's tx, peer's rx
   Flow read_flows[2];                 // peer's tx, own port's rx
   std::uint32_t rnr_done = 0;

@@ -68,7 +68,7 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
   if (taken != 0) cq.shared->outstanding.fetch_sub(taken, std::memory_order_relaxed);
   if (tail < completed || (flushing && !at_rest)) again = true;
   if (at_rest && !again) {
-    if (slot.srq != 0) finish_taking(fabric, slot, true);
+    if (slot.srq != 0) close_taking(fabric, slot);
     const std::uint64_t posted = slot.recv_posted.load(std::memory_order_acquire);
     // Flushed first, told afterwards: a holder that was revoked may still want to complete the first of them.
     const std::uint64_t flushed_to = std::min(posted, tail + static_cast<std::uint64_t>(count - taken));

@@ -102,6 +102,7 @@ void set_window(Qp& qp) {
 
 void reserve_time(Qp& qp, std::uint64_t end, std::uint64_t now) {
   if (qp.is_paced) {
+    if (qp.reserves_next_only) return;
     for (int side = 0; side < 2; ++side) reserve_side(qp, side, end, now);
     return;
   }
@@ -116,6 +117,8 @@ void reserve_time(Qp& qp, std::uint64_t end, std::uint64_t now) {
 
 void forget_reservation(Qp& qp, std::uint64_t bytes) {
   for (ReservedSide& side : qp.reserved) side.bytes -= std::min(bytes, side.bytes);
+  qp.busy_since_ns = 0;
+  qp.reserves_next_only = false;
 }
 
 void cancel_reservations(Qp& qp, std::uint64_t now) {
@@ -124,6 +127,24 @@ void cancel_reservations(Qp& qp, std::uint64_t now) {
     qp.reserved[side].next = qp.reserved[side].touched = qp.send_next;
     qp.reserved[side].bytes = 0;
   }
+  qp.busy_since_ns = 0;
+  qp.reserves_next_only = false;
+}
+
+void wait_for_target(Qp& qp, std::uint64_t bytes, std::uint64_t now) {
+  if (!qp.is_paced || qp.reserves_next_only) return;
+  if (qp.busy_since_ns == 0) qp.busy_since_ns = now;
+  if (now - qp.busy_since_ns <= kWindowNs) return;
+  cancel_reservations(qp, now);
+  SendEntry& e = qp.send_entry(qp.send_next);
+  for (int side = 0; side < 2; ++side) {
+    ReservedSide& s = qp.reserved[side];
+    e.reserved[side] = e.placed + bytes;
+    s.bytes = bytes;
+    s.touched = qp.send_next + 1;
+    if (e.reserved[side] == e.length) s.next = s.touched;
+  }
+  qp.reserves_next_only = true;
 }
 
 std::uint64_t balance_reservations(Qp& qp, std::uint64_t end, std::uint64_t now) {

@@ -34,6 +34,10 @@ void reserve_time(Qp& qp, std::uint64_t end, std::uint64_t now_ns);
 void forget_reservation(Qp& qp, std::uint64_t bytes);
 // Takes everything back that is not placed; what is still posted is reserved anew afterwards.
 void cancel_reservations(Qp& qp, std::uint64_t now_ns);
+// The target takes nothing, because another initiator is at it. The next `bytes` of the WR at send_next have
+// been served. If that lasts longer than kWindowNs, only they keep their place, so that the ports serve
+// others; the rest is reserved anew when they are placed.
+void wait_for_target(Qp& qp, std::uint64_t bytes, std::uint64_t now_ns);
 // Compares the two sides when all that could be placed is; takes back what the faster one has reserved beyond
 // the window. Returns when to do it again, ~0 if there is no need.
 std::uint64_t balance_reservations(Qp& qp, std::uint64_t end, std::uint64_t now_ns);

@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint64_t kGbit = 1'000'000'000;
 constexpr std::uint64_t kStart = 5'000'000'000'000;
 constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kBusyRetryNs = 20'000;
 constexpr std::uint64_t kNever = ~0ull;
 
 struct SimulatedPort {
@@ -63,6 +64,10 @@ class Sender {
       const std::uint64_t bytes = std::min(kPieceBytes, e.length - e.placed);
       const std::uint64_t arrival = arrival_time(*qp_, e, e.placed + bytes, now);
       if (arrival > now) return std::min(arrival, balance_reservations(*qp_, qp_->send_head, now));
+      if (now >= kStart + held_from_ms * kMs && now < kStart + held_until_ms * kMs) {
+        wait_for_target(*qp_, bytes, now);
+        return now + kBusyRetryNs;
+      }
       forget_reservation(*qp_, bytes);
       e.placed += bytes;
       e.served_ns = 0;
@@ -82,6 +87,9 @@ class Sender {
   };
   std::vector<Placed> placed;
   std::uint64_t reads_every = 0;
+  // Another initiator holds its target.
+  std::uint64_t held_from_ms = 0;
+  std::uint64_t held_until_ms = 0;
 
   // Gbit/s within [from, to) milliseconds after the start.
   double rate(std::uint64_t from_ms, std::uint64_t to_ms) const {
@@ -226,6 +234,42 @@ TEST(Pacing, what_waits_behind_held_up_work_of_its_queue_pair_saves_nothing_up) 
   const double window = double(kWindowBytes) + double(kWindowNs) / 8;
   EXPECT_LT(largest_excess({&mixed}), 2 * (window + double(kPieceBytes)));
 }
+
+// Both send from the same port. What one of them cannot place is the other's, and is not made up for.
+class HeldTarget : public ::testing::TestWithParam<Load> {};
+
+TEST_P(HeldTarget, the_port_serves_others_until_it_is_free_and_nothing_is_saved_up) {
+  SimulatedPort a, b, c;
+  Sender waits(a, b, GetParam().message, GetParam().outstanding);
+  Sender other(a, c, GetParam().message, GetParam().outstanding);
+  waits.held_from_ms = 500;
+  waits.held_until_ms = 1'500;
+  run({&waits, &other}, 2'500, GetParam().late_ns);
+  EXPECT_NEAR(waits.rate(300, 500), 0.5, 0.02);
+  EXPECT_EQ(waits.rate(501, 1'500), 0.0);
+  // Shared for as long as it may become free at once, and while one comes late.
+  EXPECT_NEAR(other.rate(510, 1'500), 1.0, 0.02);
+  EXPECT_NEAR(waits.rate(1'500, 2'500), 0.5, 0.02);
+  EXPECT_NEAR(other.rate(1'500, 2'500), 0.5, 0.02);
+  // As in Incast; the piece that had its time already is within a window.
+  const double window = double(kWindowBytes) + double(kWindowNs) / 8;
+  EXPECT_LT(largest_excess({&waits, &other}),
+            2 * (window + double(kPieceBytes) + double(4 * kWindowNs + GetParam().late_ns) / 8));
+}
+
+// A hold of ordinary length costs the one that waits nothing.
+TEST_P(HeldTarget, a_short_hold_takes_nothing_from_the_rate) {
+  SimulatedPort a, b;
+  Sender waits(a, b, GetParam().message, GetParam().outstanding);
+  waits.held_from_ms = 500;
+  waits.held_until_ms = 501;
+  run({&waits}, 1'000, GetParam().late_ns);
+  EXPECT_NEAR(waits.rate(490, 590), 1.0, 0.03);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pacing, HeldTarget,
+                         ::testing::Values(Load{4096, 4000, 0}, Load{4096, 4000, 500'000},
+                                           Load{65536, 256, 100'000}, Load{1 << 30, 2, 500'000}));
 
 }  // namespace
 }  // namespace vhca

@@ -14,7 +14,7 @@ namespace {
 void give_up_taken(Qp& qp, Fabric& fabric) {
   QpSlot& slot = *qp.shared;
   if (slot.srq == 0) return;
-  finish_taking(fabric, slot, true);
+  close_taking(fabric, slot);
   srq_of(qp.qp_base.srq).freed.fetch_add(slot.recv_posted.load() - qp.recv_tail.load());
 }
 

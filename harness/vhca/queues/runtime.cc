@@ -26,7 +26,6 @@
 namespace vhca {
 namespace {
 
-constexpr std::uint64_t kHeartbeatNs = 100'000'000;  // finds what a killed process did not signal
 constexpr std::uint64_t kReclaimNs = 1'000'000'000;  // how often dead processes are looked for
 constexpr std::uint64_t kLeastSleepNs = 50'000;      // the engine's own wake-ups are at least this far apart
 constexpr std::uint64_t kPollerGraceNs = 100'000;    // a program that polls does the work itself

@@ -16,6 +16,10 @@
 
 namespace vhca {
 
+// How often the engine looks for what a killed process did not signal. After an earlier wake-up it sleeps for
+// as long once more, so what it finds is up to two of these old.
+inline constexpr std::uint64_t kHeartbeatNs = 100'000'000;
+
 class Runtime : public Process {
  public:
   // The process's runtime, made at the first call; nullptr where Process::find_place() finds nothing.

@@ -299,7 +299,10 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
       return kNever;
     }
     const Answer answer = place_next(qp, e, bytes, now);
-    if (answer == Answer::kBusy) return now + kBusyRetryNs;
+    if (answer == Answer::kBusy) {
+      wait_for_target(qp, bytes, now);
+      return now + kBusyRetryNs;
+    }
     if (answer == Answer::kPlaced)
       note_placed(qp, e, bytes, arrival);
     else if (!goes_on_after(qp, answer, now))

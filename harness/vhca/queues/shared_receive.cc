@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "harness/vhca/fabric/arena.h"
+#include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/process/async.h"
 #include "harness/vhca/process/limits.h"
 #include "harness/vhca/queues/runtime.h"
@@ -16,6 +17,16 @@ namespace vhca {
 namespace {
 
 std::size_t ring_bytes(const SrqSlot& slot) { return static_cast<std::size_t>(slot.depth) * slot.stride; }
+
+// A holder of one of its QPs was revoked and lives, stopped perhaps right before it claims a request. Such a
+// QP is destroyed already, but its slot is not given away.
+bool may_be_written_late(Runtime& runtime, const Srq& srq) {
+  Fabric& fabric = runtime.fabric();
+  for (const QpSlot& qp : fabric.queue_pairs.used())
+    if (qp.owner.load() == runtime.self() && qp.srq == srq.slot + 1 && has_living_holder(fabric, qp))
+      return true;
+  return false;
+}
 
 }  // namespace
 
@@ -98,8 +109,10 @@ int destroy_srq(ibv_srq* ibsrq) {
   if (runtime.is_forked_copy()) return 0;
   runtime.remove_srq(*srq);
   forget_async_events(*srq);
-  free_pages(runtime.fabric(), runtime.self(), srq->shared->ring, ring_bytes(*srq->shared));
-  srq->shared->owner.store(0);
+  if (!may_be_written_late(runtime, *srq)) {  // else its ring and slot stay taken until this process ends
+    free_pages(runtime.fabric(), runtime.self(), srq->shared->ring, ring_bytes(*srq->shared));
+    srq->shared->owner.store(0);
+  }
   pthread_cond_destroy(&srq->cond);
   pthread_mutex_destroy(&srq->mutex);
   return 0;
@@ -125,6 +138,7 @@ int post_srq_recv(ibv_srq* ibsrq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
       break;
     }
     SrqEntry& entry = entry_of(runtime.fabric(), slot, srq.posted);
+    finish_taking_of(runtime.fabric(), slot, entry);
     write_word(entry.wr_id, wr->wr_id);
     write_word(entry.sge_count, static_cast<std::uint64_t>(wr->num_sge));
     for (int i = 0; i < wr->num_sge; ++i) {

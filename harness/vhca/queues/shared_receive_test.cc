@@ -59,6 +59,20 @@ TEST_F(SharedReceive, an_empty_queue_is_not_ready_and_a_full_one_takes_no_more) 
   });
 }
 
+TEST_F(SharedReceive, requests_come_in_order_round_and_round_the_ring) {
+  run([] {
+    Endpoint server({.nic = 0, .srq_wr = 4}), a({.nic = 1});
+    connect(a, server);
+    for (std::uint64_t i = 0; i < 4; ++i) server.post_recv(i, 0, 64);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      a.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 8});
+      a.expect(IBV_WC_SUCCESS, i);
+      server.expect(IBV_WC_SUCCESS, i);
+      server.post_recv(i + 4, 0, 64);
+    }
+  });
+}
+
 TEST_F(SharedReceive, the_limit_is_told_once) {
   run([] {
     Endpoint server({.nic = 0, .srq_wr = 16}), a({.nic = 1});

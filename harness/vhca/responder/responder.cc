@@ -79,6 +79,7 @@ bool complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc
   }
   std::uint64_t expected = receive.index;
   if (!qp.recv_completed.compare_exchange_strong(expected, receive.index + 1)) return false;
+  VHCA_PAUSE_POINT(receive_completed);
   if (status == IBV_WC_SUCCESS) announce_receive(fabric, qp, (send.flags & IBV_SEND_SOLICITED) != 0, 1);
   return true;
 }
@@ -177,7 +178,8 @@ class Placing {
     if (qp().srq != 0) finish_taking(fabric_, qp());
     receive_.index = qp().recv_completed.load(std::memory_order_relaxed);
     if (receive_.index == qp().recv_posted.load(std::memory_order_acquire) &&
-        (qp().srq == 0 || !take_shared_receive(fabric_, qp()))) {
+        (qp().srq == 0 || !take_shared_receive(fabric_, qp(), target_.hold()))) {
+      if (!target_.still_held()) return Answer::kNoAnswer;
       // A process that is gone posts nothing: it has no HCA any more that could answer "not ready".
       if (self_.mover().touch(owner_) == MoveStatus::kGone) return Answer::kNoAnswer;
       return Answer::kNotReady;

@@ -10,6 +10,8 @@
 namespace vhca {
 namespace {
 
+constexpr std::uint64_t kHoldMask = ~0xffff'ffffull;
+
 std::uint64_t taker_id(const Fabric& fabric, const QpSlot& qp) {
   return static_cast<std::uint64_t>(&qp - fabric.queue_pairs.slots) + 1;
 }
@@ -23,6 +25,26 @@ void copy_request(const SrqEntry& from, std::uint32_t max_sge, RecvEntry& to) {
 
 void move_on(SrqSlot& srq, std::uint64_t index) { srq.taken.compare_exchange_strong(index, index + 1); }
 
+// Of the request that a holder is taking: the one near the next that has those last bits.
+std::uint64_t index_of(const SrqSlot& srq, std::uint64_t intent) {
+  constexpr std::uint64_t kHalf = (kIntentIndexMask + 1) / 2;
+  const std::uint64_t base = srq.taken.load() - kHalf;
+  return base + ((intent - base) & kIntentIndexMask);
+}
+
+// Whether the holder had claimed what it was taking: then its queue pair has it. As long as `intent` stands,
+// nothing has been completed behind it.
+void move_if_claimed(Fabric& fabric, QpSlot& qp, std::uint64_t intent) {
+  SrqSlot& srq = fabric.shared_receive_queues[qp.srq - 1];
+  const std::uint64_t index = index_of(srq, intent);
+  if (entry_of(fabric, srq, index).claim.load() != (index << kTakerBits | taker_id(fabric, qp))) return;
+  VHCA_PAUSE_POINT(claim_seen);
+  std::uint64_t completed = qp.recv_completed.load();
+  if (qp.srq_intent.load() != intent) return;
+  qp.recv_posted.compare_exchange_strong(completed, completed + 1);
+  move_on(srq, index);
+}
+
 }  // namespace
 
 void look_at_limit(Fabric& fabric, SrqSlot& srq) {
@@ -33,26 +55,39 @@ void look_at_limit(Fabric& fabric, SrqSlot& srq) {
   ring_doorbell(fabric, srq.owner.load());
 }
 
-void finish_taking(Fabric& fabric, QpSlot& qp, bool for_owner) {
-  const std::uint64_t intent = qp.srq_intent.load();
-  if (intent == 0) return;
-  SrqSlot& srq = fabric.shared_receive_queues[qp.srq - 1];
-  const std::uint64_t index = intent - 1;
-  const std::uint64_t mine = index << kTakerBits | taker_id(fabric, qp);
-  std::atomic<std::uint64_t>& claim = entry_of(fabric, srq, index).claim;
-  std::uint64_t seen = claim.load();
-  if (for_owner && qp.revoked.any() && seen == index << kTakerBits &&
-      claim.compare_exchange_strong(seen, mine))
-    seen = mine;
-  if (seen == mine) {
-    std::uint64_t completed = qp.recv_completed.load();
-    qp.recv_posted.compare_exchange_strong(completed, completed + 1);
-    move_on(srq, index);
-  }
-  qp.srq_intent.store(0);
+void finish_taking(Fabric& fabric, QpSlot& qp) {
+  std::uint64_t intent = qp.srq_intent.load();
+  if ((intent & kTaking) == 0) return;
+  move_if_claimed(fabric, qp, intent);
+  qp.srq_intent.compare_exchange_strong(intent, intent & kHoldMask);
 }
 
-bool take_shared_receive(Fabric& fabric, QpSlot& qp) {
+void close_taking(Fabric& fabric, QpSlot& qp) {
+  const std::uint64_t closed = (qp.responder.load() & kHoldMask) | kClosedToHolder;
+  for (std::uint64_t intent = qp.srq_intent.load(); intent != closed;) {
+    if ((intent & kTaking) != 0) {
+      SrqSlot& srq = fabric.shared_receive_queues[qp.srq - 1];
+      const std::uint64_t index = index_of(srq, intent);
+      std::uint64_t unclaimed = index << kTakerBits;
+      if (qp.revoked.any())
+        entry_of(fabric, srq, index)
+            .claim.compare_exchange_strong(unclaimed, unclaimed | taker_id(fabric, qp));
+      move_if_claimed(fabric, qp, intent);
+    }
+    if (qp.srq_intent.compare_exchange_strong(intent, closed)) return;
+  }
+}
+
+void finish_taking_of(Fabric& fabric, SrqSlot& srq, const SrqEntry& entry) {
+  const std::uint64_t claim = entry.claim.load();
+  if ((claim & kTakerMask) == 0) return;
+  QpSlot& qp = fabric.queue_pairs[(claim & kTakerMask) - 1];
+  const std::uint64_t intent = qp.srq_intent.load();
+  if ((intent & kTaking) == 0 || index_of(srq, intent) != claim >> kTakerBits) return;
+  move_if_claimed(fabric, qp, intent);
+}
+
+bool take_shared_receive(Fabric& fabric, QpSlot& qp, const Hold& hold) {
   SrqSlot& srq = fabric.shared_receive_queues[qp.srq - 1];
   for (;;) {
     const std::uint64_t index = srq.taken.load(std::memory_order_acquire);
@@ -66,20 +101,28 @@ bool take_shared_receive(Fabric& fabric, QpSlot& qp) {
     }
     if ((claim & kTakerMask) == 0) {
       std::uint64_t completed = qp.recv_completed.load(std::memory_order_relaxed);
-      copy_request(entry, srq.max_sge, recv_entry_of(fabric, qp, completed));
+      RecvEntry& place = recv_entry_of(fabric, qp, completed);
+      std::uint64_t before = qp.srq_intent.load();
+      // All that was read until here is of the life that we hold, and its owner closes the word before it
+      // begins another.
+      if (!hold.is_valid()) return false;
+      copy_request(entry, srq.max_sge, place);
       VHCA_PAUSE_POINT(request_copied);
-      qp.srq_intent.store(index + 1);
+      const std::uint64_t none = hold.word & kHoldMask;
+      std::uint64_t taking = none | kTaking | (index & kIntentIndexMask);
+      if (!qp.srq_intent.compare_exchange_strong(before, taking)) return false;
+      VHCA_PAUSE_POINT(request_named);
       if (entry.claim.compare_exchange_strong(claim, claim | taker_id(fabric, qp))) {
         VHCA_PAUSE_POINT(claimed);
-        // Fails if our hold was revoked: then the owner has done it, or has gone on to another life.
+        // Fails if somebody has done it for us.
         qp.recv_posted.compare_exchange_strong(completed, completed + 1);
-        qp.srq_intent.store(0);
+        qp.srq_intent.compare_exchange_strong(taking, none);
         VHCA_PAUSE_POINT(taken);
         move_on(srq, index);
         look_at_limit(fabric, srq);
         return true;
       }
-      qp.srq_intent.store(0);
+      // Another has it. What was said can stay: nobody will find a claim of this queue pair there.
     }
     move_on(srq, index);
   }

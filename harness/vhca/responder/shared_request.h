@@ -8,6 +8,7 @@
 
 #include "harness/vhca/fabric/arena.h"
 #include "harness/vhca/fabric/layout.h"
+#include "harness/vhca/process/limits.h"
 
 namespace vhca {
 
@@ -15,6 +16,14 @@ namespace vhca {
 inline constexpr unsigned kTakerBits = 16;
 inline constexpr std::uint64_t kTakerMask = (1u << kTakerBits) - 1;
 static_assert(kMaxQueuePairs < kTakerMask);
+
+// The low half of QpSlot::srq_intent: a holder is taking the request whose index ends with these 30 bits; or
+// the owner has closed the word to the holders up to that one; or neither. It is changed by compare-and-swap
+// only, from what was read under a valid hold: a holder that was revoked meanwhile then says nothing.
+inline constexpr std::uint64_t kTaking = 1u << 31;
+inline constexpr std::uint64_t kClosedToHolder = 1u << 30;
+inline constexpr std::uint64_t kIntentIndexMask = kClosedToHolder - 1;
+static_assert(kMaxSrqWr < kIntentIndexMask / 2);
 
 inline SrqEntry& entry_of(Fabric& fabric, const SrqSlot& srq, std::uint64_t index) {
   return *at_offset<SrqEntry>(fabric, srq.ring + (index & (srq.depth - 1)) * srq.stride);
@@ -32,12 +41,16 @@ void write_word(T& word, T value) {
 }
 
 // The caller holds the QP, which has an SRQ and no request of its own: moves one there. False: the SRQ is
-// empty.
-bool take_shared_receive(Fabric& fabric, QpSlot& qp);
-// Ends what a killed holder began. The caller holds the QP, or owns it while nobody can hold it any more
-// (`for_owner`): then a holder whose hold was revoked may still be about to take the request, so it is taken
-// for it.
-void finish_taking(Fabric& fabric, QpSlot& qp, bool for_owner = false);
+// empty, or the hold has been revoked.
+bool take_shared_receive(Fabric& fabric, QpSlot& qp, const Hold& hold);
+// Ends what a killed holder began. The caller holds the QP.
+void finish_taking(Fabric& fabric, QpSlot& qp);
+// The same by the QP's owner, while nobody can hold it any more. A holder whose hold was revoked may still be
+// about to take a request: it is taken for it, and no later one by it.
+void close_taking(Fabric& fabric, QpSlot& qp);
+// By the SRQ's owner, before it gives that entry out again: whoever claimed its last request may have been
+// stopped or killed before it moved it.
+void finish_taking_of(Fabric& fabric, SrqSlot& srq, const SrqEntry& entry);
 
 // Once when fewer requests are left than the queue is armed for: its owner's engine is told.
 void look_at_limit(Fabric& fabric, SrqSlot& srq);

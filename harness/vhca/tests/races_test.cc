@@ -61,6 +61,19 @@ class Races : public ::testing::Test {
   SrqSlot& shared_queue() { return fabric_->shared_receive_queues[0]; }
   CqSlot& completion_queue() { return fabric_->completion_queues[0]; }
 
+  // As the holder of the moment.
+  Hold hold() { return {queue_pair().responder, queue_pair().responder.load()}; }
+  bool take() { return take_shared_receive(*fabric_, queue_pair(), hold()); }
+  // The next holder of the queue pair.
+  void hold_anew() { queue_pair().responder.store(((queue_pair().responder.load() >> 32) + 1) << 32 | 77); }
+  // The owner takes the hold away, and ends what the holder began.
+  void revoke_and_close() {
+    QpSlot& qp = queue_pair();
+    qp.revoked.words[0].store(qp.responder.load());
+    qp.responder.store(qp.responder.load() & ~kHolderMask);
+    close_taking(*fabric_, qp);
+  }
+
   void post_shared(std::uint64_t index) {
     SrqEntry& entry = entry_of(*fabric_, shared_queue(), index);
     entry.wr_id = index;
@@ -115,20 +128,20 @@ TEST_F(Races, a_shared_queue_goes_on_when_a_killed_initiator_had_claimed_a_reque
   for (std::uint64_t i = 0; i < kDepth; ++i) post_shared(i);
   ASSERT_EQ(in_another_process([&] {
               test::at_next("claimed", [] { ::_exit(42); });
-              take_shared_receive(*fabric_, queue_pair());
+              take();
               return 1;
             }),
             42);
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(complete_next(), 0u);
   post_shared(kDepth);  // polled, and its place in the ring is used again
-  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, queue_pair()) ? 0 : 1; }), 0);
+  ASSERT_EQ(in_another_process([&] { return take() ? 0 : 1; }), 0);
   EXPECT_EQ(complete_next(), 1u);
   for (std::uint64_t i = 2; i <= kDepth; ++i) {
-    ASSERT_TRUE(take_shared_receive(*fabric_, queue_pair()));
+    ASSERT_TRUE(take());
     EXPECT_EQ(complete_next(), i);
   }
-  EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair()));
+  EXPECT_FALSE(take());
 }
 
 // It had ended everything but its step to the next request.
@@ -136,14 +149,14 @@ TEST_F(Races, a_shared_queue_goes_on_when_the_initiator_was_killed_before_it_mov
   for (std::uint64_t i = 0; i < kDepth; ++i) post_shared(i);
   ASSERT_EQ(in_another_process([&] {
               test::at_next("taken", [] { ::_exit(42); });
-              take_shared_receive(*fabric_, queue_pair());
+              take();
               return 1;
             }),
             42);
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(complete_next(), 0u);
   post_shared(kDepth);  // polled, and its place in the ring is used again
-  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, queue_pair()) ? 0 : 1; }), 0);
+  ASSERT_EQ(in_another_process([&] { return take() ? 0 : 1; }), 0);
   EXPECT_EQ(complete_next(), 1u);
 }
 
@@ -159,11 +172,12 @@ TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_clai
   post_shared(1);
   ASSERT_EQ(in_another_process([&] {
               test::at_next("claimed", [] { ::_exit(42); });
-              take_shared_receive(*fabric_, queue_pair());
+              take();
               return 1;
             }),
             42);
-  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, other) ? 0 : 1; }), 0);
+  const Hold of_other{other.responder, 0};
+  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, other, of_other) ? 0 : 1; }), 0);
   EXPECT_EQ(other.recv_posted.load(), 1u);
   EXPECT_EQ(recv_entry_of(*fabric_, other, 0).wr_id, 1u);
   finish_taking(*fabric_, queue_pair());
@@ -172,23 +186,182 @@ TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_clai
 
 TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
   post_shared(0);
-  queue_pair().srq_intent.store(1);
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("request_named", [] { ::_exit(42); });
+              take();
+              return 1;
+            }),
+            42);
+  EXPECT_NE(queue_pair().srq_intent.load() & kTaking, 0u);
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
-  ASSERT_TRUE(take_shared_receive(*fabric_, queue_pair()));
+  ASSERT_TRUE(take());
   EXPECT_EQ(complete_next(), 0u);
+}
+
+TEST_F(Races, an_owner_leaves_a_request_to_others_that_a_killed_initiator_had_only_meant_to_take) {
+  post_shared(0);
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("request_named", [] { ::_exit(42); });
+              take();
+              return 1;
+            }),
+            42);
+  close_taking(*fabric_, queue_pair());
+  EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
+  EXPECT_EQ(entry_of(*fabric_, shared_queue(), 0).claim.load(), 0u);
+  hold_anew();
+  ASSERT_TRUE(take());
+  EXPECT_EQ(complete_next(), 0u);
+}
+
+// While nobody has ended that, others use up the whole ring once, and the place of that request is next.
+TEST_F(Races, a_request_that_a_killed_initiator_had_claimed_survives_that_its_place_is_used_again) {
+  for (const char* point : {"claimed", "request_named"}) {
+    queue_pair().recv_posted.store(0);
+    queue_pair().recv_completed.store(0);
+    queue_pair().srq_intent.store(0);
+    shared_queue().taken.store(0);
+    post_shared(0);
+    ASSERT_EQ(in_another_process([&] {
+                test::at_next(point, [] { ::_exit(42); });
+                take();
+                return 1;
+              }),
+              42);
+    shared_queue().taken.store(kDepth);
+    finish_taking_of(*fabric_, shared_queue(), entry_of(*fabric_, shared_queue(), kDepth));
+    post_shared(kDepth);
+    finish_taking(*fabric_, queue_pair());
+    EXPECT_EQ(queue_pair().recv_posted.load(), point == std::string("claimed") ? 1u : 0u);
+    EXPECT_EQ(queue_pair().srq_intent.load() & kTaking, 0u);
+  }
+}
+
+// The holder lives, and has gone on and completed the request, between two looks of the owner.
+TEST_F(Races, an_owner_that_comes_too_late_does_not_move_a_request_twice) {
+  post_shared(0);
+  test::at_next("claimed", [&] {
+    test::at_next("claim_seen", [&] {  // what the holder does next
+      queue_pair().recv_posted.store(1);
+      queue_pair().srq_intent.store(0);
+      queue_pair().recv_completed.store(1);
+    });
+    finish_taking_of(*fabric_, shared_queue(), entry_of(*fabric_, shared_queue(), 0));
+  });
+  ASSERT_TRUE(take());
+  EXPECT_EQ(queue_pair().recv_posted.load(), 1u);
+  EXPECT_EQ(queue_pair().recv_completed.load(), 1u);
 }
 
 // The owner takes it in its place, so that it cannot be taken later for a queue pair in another life.
 TEST_F(Races, a_request_that_a_revoked_initiator_is_about_to_take_is_taken_by_the_owner) {
   post_shared(0);
-  recv_entry_of(*fabric_, queue_pair(), 0).wr_id = 0;
-  queue_pair().srq_intent.store(1);
-  queue_pair().revoked.words[0].store(1ull << 32 | 77);
-  finish_taking(*fabric_, queue_pair(), true);
+  hold_anew();
+  test::at_next("request_named", [&] {
+    revoke_and_close();
+    EXPECT_EQ(queue_pair().recv_posted.load(), 1u);
+    EXPECT_NE(entry_of(*fabric_, shared_queue(), 0).claim.load() & kTakerMask, 0u);
+  });
+  EXPECT_FALSE(take());
   EXPECT_EQ(queue_pair().recv_posted.load(), 1u);
-  EXPECT_NE(entry_of(*fabric_, shared_queue(), 0).claim.load() & kTakerMask, 0u);
-  EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair()));
+  EXPECT_EQ(queue_pair().srq_intent.load() & kTaking, 0u);
+}
+
+// It had read the request, and says and takes nothing any more, wherever it was stopped before.
+TEST_F(Races, a_request_that_a_revoked_initiator_has_read_stays_for_others) {
+  for (const bool read : {false, true}) {
+    post_shared(shared_queue().posted.load());
+    const std::uint64_t index = shared_queue().taken.load();
+    hold_anew();
+    const Hold lost = hold();
+    if (read)
+      test::at_next("request_copied", [&] { revoke_and_close(); });
+    else
+      revoke_and_close();
+    recv_entry_of(*fabric_, queue_pair(), queue_pair().recv_completed.load()).wr_id = 99;
+    EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair(), lost)) << read;
+    EXPECT_EQ(shared_queue().taken.load(), index);
+    EXPECT_EQ(entry_of(*fabric_, shared_queue(), index).claim.load(), index << kTakerBits);
+    EXPECT_EQ(queue_pair().recv_posted.load(), queue_pair().recv_completed.load());
+    if (!read) {
+      EXPECT_EQ(recv_entry_of(*fabric_, queue_pair(), queue_pair().recv_completed.load()).wr_id, 99u)
+          << "it has written into the ring of another life";
+    }
+    hold_anew();
+    ASSERT_TRUE(take());
+    EXPECT_EQ(complete_next(), index);
+    queue_pair().revoked.words[0].store(0);
+  }
+}
+
+// Another queue pair takes the first request before it. By then it has said something under its hold already.
+TEST_F(Races, a_revoked_initiator_takes_no_second_request_either) {
+  post_shared(0);
+  post_shared(1);
+  hold_anew();
+  test::at_next("request_named", [&] {
+    entry_of(*fabric_, shared_queue(), 0).claim.store(2);
+    test::at_next("request_copied", [&] { revoke_and_close(); });
+  });
+  EXPECT_FALSE(take());
+  EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
+  EXPECT_EQ(entry_of(*fabric_, shared_queue(), 1).claim.load(), 1ull << kTakerBits);
+  EXPECT_EQ(queue_pair().srq_intent.load() & kTaking, 0u);
+}
+
+// The next life's holder is killed in the middle of taking. Whoever was revoked before must not wipe out what
+// it had said: the next one after that would not find it.
+class AfterTheNextHolder : public Races, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void the_next_holder_is_killed() {
+    revoke_and_close();
+    queue_pair().recv_completed.store(queue_pair().recv_posted.load());  // flushed
+    hold_anew();
+    ASSERT_EQ(in_another_process([&] {
+                test::at_next("claimed", [] { ::_exit(42); });
+                take();
+                return 1;
+              }),
+              42);
+  }
+  void the_request_is_found(std::uint64_t index) {
+    hold_anew();
+    finish_taking(*fabric_, queue_pair());
+    EXPECT_EQ(complete_next(), index);
+  }
+};
+
+TEST_P(AfterTheNextHolder, a_revoked_initiator_that_takes_hides_nothing) {
+  post_shared(0);
+  post_shared(1);
+  hold_anew();
+  test::at_next(GetParam(), [&] { the_next_holder_is_killed(); });
+  take();
+  if (GetParam() == std::string("request_copied")) {
+    the_request_is_found(0);
+  } else {  // the owner had moved the first one
+    the_request_is_found(1);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Stopped, AfterTheNextHolder,
+                         ::testing::Values("request_copied", "request_named", "claimed"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_F(AfterTheNextHolder, a_revoked_initiator_that_ends_what_a_killed_one_began_hides_nothing) {
+  post_shared(0);
+  post_shared(1);
+  hold_anew();
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("claimed", [] { ::_exit(42); });
+              take();
+              return 1;
+            }),
+            42);
+  hold_anew();
+  test::at_next("claim_seen", [&] { the_next_holder_is_killed(); });
+  finish_taking(*fabric_, queue_pair());
+  the_request_is_found(1);
 }
 
 // Here no engine looks as well.
@@ -381,13 +554,12 @@ TEST(RacesOfLives, an_initiator_that_is_revoked_after_writes_in_one_copy_has_wri
   is_revoked_after_its_copy("copied_together", 3, 64 * 1024);
 }
 
-// It had read the request of the SRQ, and had not said yet that it means to take it. It takes it when it goes
-// on, but not for the queue pair's next life.
-TEST(RacesOfLives, an_initiator_that_is_revoked_before_it_takes_a_shared_request_leaves_the_next_life_alone) {
+// It had read the request of the SRQ, and had not said yet that it means to take it: it is the next life's.
+TEST(RacesOfLives, an_initiator_that_is_revoked_before_it_takes_a_shared_request_leaves_it_to_the_next_life) {
   const FabricHost fabric = test::make_fabric(1, 2);
   test::Process process(fabric, "node0", [&](const test::Wire&) {
     const test::FabricView view(fabric);
-    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1, .srq_wr = 4});
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1, .rnr_retry = 0}), b({.nic = 1, .srq_wr = 4});
     test::connect(a, b);
     QpSlot& target = view.queue_pair(b.qp()->qp_num);
     b.post_recv(1, 0, 64);
@@ -404,16 +576,104 @@ TEST(RacesOfLives, an_initiator_that_is_revoked_before_it_takes_a_shared_request
     VHCA_REQUIRE_EQ(target.recv_posted.load(), target.recv_completed.load());
     VHCA_REQUIRE(b.nothing_to_poll());
     b.post_recv(2, 64, 64);
-    std::memset(a.memory(), 'y', 64);
     a.to_init_again();
     a.connect(b.address());
-    a.post({.opcode = IBV_WR_SEND, .id = 2, .bytes = 64});
-    a.expect(IBV_WC_SUCCESS, 2);
-    const ibv_wc wc = b.expect(IBV_WC_SUCCESS, 2);
-    VHCA_REQUIRE_EQ(wc.byte_len, 64u);
-    VHCA_REQUIRE_EQ(b.memory()[64], 'y');
+    for (std::uint64_t i = 1; i <= 2; ++i) {
+      std::memset(a.memory(), static_cast<int>('x' + i), 64);
+      a.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 64});
+      a.expect(IBV_WC_SUCCESS, i);
+      const ibv_wc wc = b.expect(IBV_WC_SUCCESS, i);
+      VHCA_REQUIRE_EQ(wc.byte_len, 64u);
+      VHCA_REQUIRE_EQ(b.memory()[64 * (i - 1)], static_cast<char>('x' + i));
+    }
   });
   EXPECT_EQ(process.wait(), 0);
+}
+
+// And nobody looks at its queue pair while others use up the whole ring.
+TEST(RacesOfLives,
+     a_request_that_a_killed_initiator_had_claimed_is_flushed_although_its_place_was_used_again) {
+  constexpr std::uint64_t kRequests = 4;
+  const FabricHost fabric = test::make_fabric(3, 1);
+  test::Process server(fabric, "node0", [&](const test::Wire& wire) {
+    test::Endpoint first({.srq_wr = kRequests}), second({.share = &first});
+    for (std::uint64_t i = 0; i < kRequests; ++i) first.post_recv(i, 0, 64);
+    first.connect_over(wire);
+    wire.receive<char>();
+    second.connect_over(wire);
+    for (std::uint64_t i = 1; i < 3 * kRequests; ++i) {
+      const ibv_wc wc = second.expect(IBV_WC_SUCCESS, i);
+      VHCA_REQUIRE_EQ(wc.qp_num, second.qp()->qp_num);
+      first.post_recv(kRequests - 1 + i, 0, 64);
+    }
+    first.to_error();
+    VHCA_REQUIRE_EQ(first.expect(IBV_WC_WR_FLUSH_ERR, 0).qp_num, first.qp()->qp_num);
+  });
+  test::Process killed(fabric, "node1", [](const test::Wire& wire) {
+    test::Endpoint a;
+    a.connect_over(wire);
+    test::at_next("claimed", [] { ::_exit(42); });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
+    a.wait();
+  });
+  test::introduce(server, killed);
+  ASSERT_EQ(killed.wait(), 42);
+  server.wire().send('k');
+  test::Process sender(fabric, "node2", [](const test::Wire& wire) {
+    test::Endpoint a;
+    a.connect_over(wire);
+    for (std::uint64_t i = 1; i < 3 * kRequests; ++i) {
+      a.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 64});
+      a.expect(IBV_WC_SUCCESS, i);
+    }
+  });
+  test::introduce(server, sender);
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(server.wait(), 0);
+}
+
+// Stopped, it may claim still, by a word of the ring: that memory must not be another's by then.
+TEST(RacesOfLives, a_shared_queue_keeps_its_ring_while_a_revoked_initiator_may_still_claim_from_it) {
+  const FabricHost fabric = test::make_fabric(2, 1);
+  test::Process server(fabric, "node0", [&](const test::Wire& wire) {
+    auto b = std::make_optional<test::Endpoint>(test::Options{.srq_wr = 4});
+    b->connect_over(wire);
+    b->post_recv(1, 0, 64);
+    wire.receive<char>();
+    b.reset();
+    VHCA_REQUIRE_EQ(fabric.usage().shared_receive_queues, 1u);
+    {
+      const test::Endpoint c({.srq_wr = 4});
+      VHCA_REQUIRE_EQ(fabric.usage().shared_receive_queues, 2u);
+    }
+    VHCA_REQUIRE_EQ(fabric.usage().shared_receive_queues, 1u);
+    wire.send('d');
+    wire.receive<char>();
+  });
+  test::Process client(fabric, "node1", [](const test::Wire& wire) {
+    test::Endpoint a({.timeout = 8, .retry = 1});
+    a.connect_over(wire);
+    bool was_there = false;
+    test::at_next("request_named", [&] {
+      was_there = true;
+      ::raise(SIGSTOP);
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+  });
+  test::introduce(server, client);
+  int status = 0;
+  ASSERT_EQ(::waitpid(client.pid(), &status, WUNTRACED), client.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  server.wire().send('s');
+  server.wire().receive<char>();
+  client.signal(SIGCONT);
+  EXPECT_EQ(client.wait(), 0);
+  server.wire().send('e');
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(fabric.usage().shared_receive_queues, 0u);
+  EXPECT_EQ(fabric.usage().arena_bytes, 0u);
 }
 
 // A holder that was revoked completes what it had found, while the owner is about to flush it: one of the two

@@ -46,6 +46,7 @@ class OutageModel::Run {
   }
   bool sender() const { return bounds_.sender; }
   void ask() {
+    if (asks()) wrong("it asks again before it is answered");
     w_.connection = Connection::kNone;
     w_.link = Link::kAsks;
   }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which strikes the rounds of a repeating fault are: told by the round that the injector recorded with each
+// effect, however far apart the effects of one round and however close those of two.
+#include "harness/judge/strikes.h"
+#include "harness/judge/testing/several_faults_fixture.h"
+#include "harness/judge/verdict.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::Effect;
+
+class Rounds : public SeveralFaults {
+ protected:
+  Rounds() { scenario.faults.clear(); }
+  /// A fault of the scenario that repeats so often, on the board by the next number; at work since `t0`.
+  Firing& repeating(const char* kind, const char* target, uint32_t rounds, double t0) {
+    scenario.faults.push_back(fault(kind, target));
+    scenario.faults.back().repeat = rounds;
+    Firing& firing = strike(t0, scenario.faults.size() - 1);
+    firing.board_id = uint32_t(scenario.faults.size());
+    firing.rounds = rounds;
+    return firing;
+  }
+  /// t0 of each strike of a fault, in ms.
+  std::vector<double> strikes_ms(size_t fault) const {
+    std::vector<double> all;
+    for (const Firing& strike : strikes_of(scenario, job))
+      if (strike.fault == fault) all.push_back((double(strike.t0_ns) - double(at(0))) / 1e6);
+    return all;
+  }
+  RoundCounts counted() const { return count_rounds(scenario, job); }
+};
+
+using Times = std::vector<double>;
+
+// qp_error of both ends, whose processes woke 1.5 and 4 ms apart, and two others that strike meanwhile.
+TEST_F(Rounds, are_told_apart_where_the_effects_of_each_lie_milliseconds_apart) {
+  go_on(1000, 6000);
+  repeating("qp_error", "node2/nic1", 3, 2000);
+  repeating("post_fail", "node0/nic0", 3, 2001);
+  repeating("port_down", "node1/nic0", 2, 2500);
+  scenario.faults[2].duration = std::chrono::milliseconds(100);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const double t0 = 2000 + 1000 * round;
+    for (double late : {0., 1.5, 4.}) witness(1, t0 + late, Effect::kQpToErr, round);
+    for (double late : {1., 6., 11.}) witness(2, t0 + late, Effect::kPostRefused, round);
+  }
+  for (uint32_t round = 0; round < 2; ++round) {
+    witness(3, 2500 + 1000 * round, Effect::kPortErrDelivered, round);
+    witness(3, 2502 + 1000 * round, Effect::kQpToErr, round);
+  }
+  EXPECT_EQ(strikes_ms(0), (Times{2000, 3000, 4000}));
+  EXPECT_EQ(strikes_ms(1), (Times{2001, 3001, 4001}));
+  EXPECT_EQ(strikes_ms(2), (Times{2500, 3500}));
+  EXPECT_EQ(counted().fired, 8u);
+  EXPECT_EQ(counted().seen, 8u);
+  EXPECT_EQ(result().faults_witnessed, 8u);
+}
+
+TEST_F(Rounds, are_told_apart_where_they_lie_closer_together_than_a_millisecond) {
+  go_on(1000, 6000);
+  repeating("post_fail", "node2/nic1", 3, 2000);
+  for (uint32_t round = 0; round < 3; ++round) witness(1, 2000 + 0.2 * round, Effect::kPostRefused, round);
+  EXPECT_EQ(strikes_ms(0), (Times{2000, 2000.2, 2000.4}));
+  EXPECT_EQ(counted().seen, 3u);
+}
+
+// Three effects of the first round are not three rounds.
+TEST_F(Rounds, without_a_record_are_not_replaced_by_the_effects_of_another) {
+  go_on(1000, 6000);
+  repeating("post_fail", "node2/nic1", 3, 2000);
+  for (double late : {0., 5., 10.}) witness(1, 2000 + late, Effect::kPostRefused, 0);
+  EXPECT_EQ(strikes_ms(0), (Times{2000}));
+  EXPECT_EQ(counted().fired, 3u);
+  EXPECT_EQ(counted().seen, 1u);
+}
+
+// The post that was made to fail is no effect: the program sees its completion.
+TEST_F(Rounds, of_a_failing_completion_all_begin_with_the_completion) {
+  go_on(1000, 6000);
+  repeating("completion_error", "node2/nic1", 3, 2004);
+  for (uint32_t round = 0; round < 3; ++round) {
+    witness(1, 2000 + 1000 * round, Effect::kWrSpoiled, round);
+    witness(1, 2004 + 1000 * round, Effect::kWcRewritten, round);
+  }
+  EXPECT_EQ(strikes_ms(0), (Times{2004, 3004, 4004}));
+}
+
+// A WR of the second round fails before one of the first: each has its own t0, in the order of their times.
+TEST_F(Rounds, may_take_effect_in_another_order_than_they_fired) {
+  go_on(1000, 6000);
+  repeating("completion_error", "node2/nic1", 2, 2004);
+  witness(1, 2004, Effect::kWcRewritten, 1);
+  witness(1, 2090, Effect::kWcRewritten, 0);
+  EXPECT_EQ(strikes_ms(0), (Times{2004, 2090}));
+  EXPECT_EQ(counted().seen, 2u);
+}
+
+// Each round of a flapping link counts its outages anew.
+TEST_F(Rounds, of_a_flapping_link_each_have_their_outages) {
+  go_on(1000, 6000);
+  repeating("port_flap", "node2/nic1", 2, 2000).healed_ns = at(4150);
+  for (uint32_t round = 0; round < 2; ++round)
+    for (uint32_t outage = 0; outage < 2; ++outage) {
+      const double t0 = 2000 + 2000 * round + 100 * outage;
+      witness(1, t0, Effect::kLinkDown, round, outage + 1);
+      witness(1, t0 + 50, Effect::kLinkUp, round, outage + 1);
+    }
+  EXPECT_EQ(strikes_ms(0), (Times{2000, 2100, 4000, 4100}));
+  for (const Firing& strike : strikes_of(scenario, job))
+    EXPECT_EQ(strike.healed_ns, strike.t0_ns + 50'000'000);
+}
+
+}  // namespace
+}  // namespace r2bench
