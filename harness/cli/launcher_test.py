@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`./r2bench test --help` and `./r2bench build --help` explain the launcher's commands without building anything; so does
-`./r2bench --help` while r2bench is not built. A run that needs the engine cpu alone builds no other engine's programs.
+`./r2bench --help` while r2bench is not built. A run that needs the engine cpu alone builds no other engine's programs. What
+only figures need is installed while the compiler runs.
 
     launcher_test.py LAUNCHER      the script at the top of the repository"""
 import os
@@ -56,9 +57,33 @@ class LauncherTest(unittest.TestCase):
                         with open(os.path.join(folder, "build/release.log"), encoding="utf-8") as log:
                             self.assertEqual([line.split()[-1] for line in log if line.startswith("cmake --build")], [target])
 
+    def test_packages_of_figures_are_installed_while_it_builds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(os.path.join(folder, "meet"))  # each of the two waits until the other is there
+            apt = f'case "$*" in *matplotlib*) read -r word < {folder}/meet;; esac; echo "$*" >> {folder}/installed'
+            cmake = f'case "$*" in --build*) echo building > {folder}/meet;; esac'
+            ended = in_a_built_copy(folder, "doctor", missing=("g++", "python3-matplotlib"), apt=apt, cmake=cmake)
+            self.assertEqual((ended.returncode, ended.stdout), (0, "the program: doctor\n"), ended.stderr)
+            with open(os.path.join(folder, "installed"), encoding="utf-8") as installed:
+                self.assertEqual([line.split()[-1] for line in installed], ["g++", "python3-matplotlib"])
 
-def in_a_built_copy(folder, *words):
-    """Runs the launcher in a copy where r2bench is built, nothing is out of date and no package is missing."""
+    def test_nothing_runs_if_packages_of_figures_cannot_be_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ended = in_a_built_copy(folder, "doctor", missing=["python3-matplotlib"], apt="echo no such package; exit 100")
+            self.assertEqual((ended.returncode, ended.stdout), (70, ""), ended.stderr)
+            self.assertIn("no such package", ended.stderr)
+            self.assertIn("cannot be installed", ended.stderr)
+
+    def test_it_names_all_missing_packages_at_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ended = in_a_built_copy(folder, "doctor", missing=("g++", "python3-matplotlib"))
+            self.assertEqual((ended.returncode, ended.stdout), (70, ""), ended.stderr)
+            self.assertIn("apt-get install --no-install-recommends g++ python3-matplotlib\n", ended.stderr)
+
+
+def in_a_built_copy(folder, *words, missing=(), apt=None, cmake=":"):
+    """Runs the launcher in a copy where r2bench is built and nothing is out of date. No package is missing but those named, which
+    the shell's commands `apt` would install; without them the launcher installs nothing."""
     def program(path, text):
         path = os.path.join(folder, path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -68,10 +93,13 @@ def in_a_built_copy(folder, *words):
 
     copy = shutil.copy(launcher, folder)
     program("build/release/bin/r2bench", '#!/bin/sh\necho "the program: $*"\n')
-    program("tools/cmake", '#!/bin/sh\necho "cmake $*"\n')
-    program("tools/dpkg-query", '#!/bin/sh\nshift 2\nfor package; do echo "$package installed"; done\n')
-    return subprocess.run([copy, "--no-install", *words], capture_output=True, text=True, timeout=60,
-                          env={"PATH": f"{folder}/tools:/usr/bin:/bin"})
+    program("tools/cmake", f'#!/bin/sh\necho "cmake $*"\n{cmake}\n')
+    program("tools/dpkg-query", '#!/bin/sh\nshift 2\nfor package; do\n  case " $MISSING " in *" $package "*) ;; '
+                                '*) echo "$package installed";; esac\ndone\n')
+    program("tools/apt-get", f"#!/bin/sh\n{apt}\n")
+    program("tools/sudo", '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n')
+    return subprocess.run([copy, *(["--no-install"] if apt is None else []), *words], capture_output=True, text=True, timeout=60,
+                          env={"PATH": f"{folder}/tools:/usr/bin:/bin", "MISSING": " ".join(missing)})
 
 
 if __name__ == "__main__":
