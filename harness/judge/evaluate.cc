@@ -182,8 +182,9 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.duration_s = double(job.end_ns - job.start_ns) / 1e9;
   count_events(job, mode);
   const std::vector<Firing> strikes = strikes_of(scenario, job);
+  const RoundCounts rounds = count_rounds(scenario, job);
+  mode.rounds_not_fired = rounds.not_fired;
   if (job.outcome == Outcome::kOk || job.outcome == Outcome::kCancelled) {
-    const RoundCounts rounds = count_rounds(scenario, job);
     mode.rounds_fired = rounds.fired;
     mode.rounds_seen = rounds.seen;
     mode.rounds_at_end = rounds.at_end;

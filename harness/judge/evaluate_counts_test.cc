@@ -369,6 +369,7 @@ TEST_F(Pool, counts_are_added_up) {
   a.rounds_fired = 2, b.rounds_fired = 20;
   a.rounds_seen = 3, b.rounds_seen = 30;
   a.rounds_at_end = 4, b.rounds_at_end = 40;
+  a.rounds_not_fired = 5, b.rounds_not_fired = 50;
   a.cpu = {3, 2}, b.cpu = {30, 20};
   a.duration_s = 9, b.duration_s = 90;
   const ModeResult all = pool({&a, &b});
@@ -394,6 +395,7 @@ TEST_F(Pool, counts_are_added_up) {
   EXPECT_EQ(all.rounds_fired, 22u);
   EXPECT_EQ(all.rounds_seen, 33u);
   EXPECT_EQ(all.rounds_at_end, 44u);
+  EXPECT_EQ(all.rounds_not_fired, 55u);
   EXPECT_DOUBLE_EQ(all.cpu.seconds, 33);
   EXPECT_DOUBLE_EQ(all.cpu.gbytes, 22);
   EXPECT_DOUBLE_EQ(all.duration_s, 99);

@@ -105,6 +105,7 @@ void add_counts(ModeResult& all, const ModeResult& job) {
   all.rounds_fired += job.rounds_fired;
   all.rounds_seen += job.rounds_seen;
   all.rounds_at_end += job.rounds_at_end;
+  all.rounds_not_fired += job.rounds_not_fired;
   all.duration_s += job.duration_s;
   all.cpu.seconds += job.cpu.seconds;
   all.cpu.gbytes += job.cpu.gbytes;

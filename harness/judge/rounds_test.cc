@@ -112,5 +112,25 @@ TEST_F(Rounds, of_a_flapping_link_each_have_their_outages) {
     EXPECT_EQ(strike.healed_ns, strike.t0_ns + 50'000'000);
 }
 
+// 50 rounds are planned, 11 fired; of the other fault all; the third fault never fired.
+TEST_F(Rounds, that_did_not_fire_before_the_job_ended_are_counted_beside_the_planned_faults) {
+  go_on(1000, 6000);
+  repeating("qp_error", "node2/nic1", 50, 2000).rounds = 11;
+  repeating("post_fail", "node0/nic0", 2, 2100);
+  repeating("port_down", "node1/nic0", 3, 0).rounds = 0;
+  for (uint32_t round = 0; round < 11; ++round) witness(1, 2000 + 200 * round, Effect::kQpToErr, round);
+  for (uint32_t round = 0; round < 2; ++round) witness(2, 2100 + 200 * round, Effect::kPostRefused, round);
+  for (const Outcome outcome : {Outcome::kOk, Outcome::kError}) {
+    job.outcome = outcome;
+    const ModeResult evaluated = result();
+    EXPECT_EQ(evaluated.rounds_not_fired, 39u + 0 + 2);
+    EXPECT_EQ(evaluated.faults_witnessed, 13u);
+    EXPECT_EQ(evaluated.faults_planned, outcome == Outcome::kOk ? 14u : 13u) << "the third one's first round";
+  }
+  job.outcome = Outcome::kOk;
+  EXPECT_EQ(result().rounds_fired, 13u);
+  EXPECT_EQ(result().rounds_seen, 13u);
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -187,9 +187,12 @@ RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job) {
   RoundCounts counts;
   const uint64_t late_from_ns = begin_of_last_operation_ns(job);
   for (const Firing& firing : job.firings) {
-    if (is_rank_fault(scenario, firing) || firing.t0_ns == 0) continue;
+    if (is_rank_fault(scenario, firing)) continue;
     const auto& spec = scenario.faults[firing.fault];
-    if (spec.repeat <= 1 || spec.kind->ends == faultinject::Ends::kAfterItsTime) continue;
+    if (spec.repeat <= 1) continue;
+    // One that never fired is told as a strike that was not witnessed.
+    counts.not_fired += spec.repeat - std::clamp(firing.rounds, 1u, spec.repeat);
+    if (firing.t0_ns == 0 || spec.kind->ends == faultinject::Ends::kAfterItsTime) continue;
     const size_t late = late_rounds(firing, uint64_t(spec.every.count()), late_from_ns);
     size_t seen = 0, seen_late = 0;
     for (const auto& [number, round] : rounds(firing, spec, job))

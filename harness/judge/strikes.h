@@ -17,12 +17,13 @@ bool is_rank_fault(const Scenario& scenario, const Firing& firing);
 /// goes (`back_ns`), when the first channel on that NIC has failed back.
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job);
 
-/// Of the faults with `repeat` that took effect. Fewer are seen than fired if a round had no effect, or if its effect was not
+/// Of the faults with `repeat`. Fewer are seen than fired if a round had no effect, or if its effect was not
 /// recorded (a process records at most 256 strikes of a fault on each device).
 struct RoundCounts {
   size_t fired = 0;   ///< by the injector, before the job was about to end
   size_t seen = 0;    ///< of those: that have an effect on record
   size_t at_end = 0;  ///< fired during the last operation (if that did not stall) or later, without an effect
+  size_t not_fired = 0;  ///< planned behind the last one that fired: the job ended first, or they were healed
 };
 RoundCounts count_rounds(const Scenario& scenario, const JobRecord& job);
 

@@ -280,7 +280,8 @@ struct ModeResult {
   /// Of faults with `repeat`, in a job that ended well or was cut short: rounds that the injector fired, and
   /// those whose effect is in its records. Fewer seen make a verdict unknown.
   size_t rounds_fired = 0, rounds_seen = 0;
-  size_t rounds_at_end = 0;  ///< not among them: had no effect because the job was about to end
+  size_t rounds_at_end = 0;     ///< not among them: had no effect because the job was about to end
+  size_t rounds_not_fired = 0;  ///< planned beside them: the job ended first, or the fault was healed
   std::map<std::string, std::string> settings;  ///< detection settings and environment of the ranks
   double duration_s = 0;
 

@@ -182,7 +182,7 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
       {"planned", mode.faults_planned},         {"witnessed", mode.faults_witnessed},
       {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
       {"unrecovered", mode.faults_unrecovered}, {"recovered_after_heal", mode.faults_recovered_after_heal},
-      {"rounds_at_end", mode.rounds_at_end}};
+      {"rounds_at_end", mode.rounds_at_end},    {"rounds_not_fired", mode.rounds_not_fired}};
   return json;
 }
 

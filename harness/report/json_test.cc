@@ -110,7 +110,8 @@ TEST(ResultJson, says_which_faults_were_not_sampled_and_why) {
                   {"dropped", {{"no operation was open", 1}, {"no segment was in flight on the target", 2}}},
                   {"unrecovered", 0},
                   {"recovered_after_heal", 1},
-                  {"rounds_at_end", 2}}));
+                  {"rounds_at_end", 2},
+                  {"rounds_not_fired", 3}}));
   EXPECT_EQ(run["faults"][0]["sampled"], false);
   EXPECT_EQ(run["faults"][0]["why_not_sampled"], "no operation was open");
   EXPECT_TRUE(run["faults"][0]["recover_ms"].is_null());

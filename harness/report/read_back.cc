@@ -257,6 +257,7 @@ ModeResult mode_of(const Json& run) {
   mode.faults_unrecovered = faults.at("unrecovered");
   mode.faults_recovered_after_heal = faults.value("recovered_after_heal", size_t{0});
   mode.rounds_at_end = faults.value("rounds_at_end", size_t{0});
+  mode.rounds_not_fired = faults.value("rounds_not_fired", size_t{0});  // not in older results
   const Json& recovery = metrics.at("recovery");
   for (const FaultTime& time : kFaultTimes) mode.*time.of_all = read_distribution(recovery.at(time.name));
   for (const auto& [by, count] : recovery.at("detected_by").items())

@@ -185,6 +185,12 @@ class Page {
                              " more rounds had no effect: they fired when the job was about to end",
                          style_.columns, 4))
              << "\n";
+      if (mode.rounds_not_fired > 0)
+        out_ << dim(wrap("  " + mode.mode + ": " + std::to_string(mode.rounds_not_fired) +
+                             " more rounds that `repeat` plans did not fire: the job ended first, or the "
+                             "fault was healed; they are not among the planned faults",
+                         style_.columns, 4))
+             << "\n";
       if (const std::string held = held_up_at_faults(mode.throughput); !held.empty()) {
         out_ << dim(wrap("  " + mode.mode + ": * " + held, style_.columns, 4)) << "\n";
         if (has_recovery(mode))

@@ -169,6 +169,7 @@ RunResult sample_result_with_dropped_faults() {
   migrate.rounds[1]["migrations"] = 2;
   migrate.faults_recovered_after_heal = 1;
   migrate.rounds_at_end = 2;
+  migrate.rounds_not_fired = 3;
   for (Distribution* d : {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms})
     d->n = 2;
   return result;
