@@ -133,6 +133,14 @@ bool undecided(const Value& value, const Expectation& expectation, const Judgeme
          compare(*value.other_bound, numeric->comparison, *judgement.wanted_value);
 }
 
+/// Whether the strikes that it misses may be rounds that did not fire, which says nothing of the plugin.
+bool misses_rounds_not_fired(const ModeResult& mode, const Expectation& expectation,
+                             const Judgement& judgement) {
+  return expectation.metric == "fault_witness" && judgement.got_value && judgement.wanted_value &&
+         *judgement.got_value < *judgement.wanted_value &&
+         *judgement.wanted_value <= *judgement.got_value + double(mode.rounds_not_fired);
+}
+
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
                     const Expectation& expectation) {
   Judgement judgement;
@@ -167,6 +175,10 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   if (met && metric != nullptr && metric->doubt)
     if (const std::string why = metric->doubt(mode); !why.empty()) unknown(DoubtKind::kProvesNothing, why);
   if (!met && undecided(value, expectation, judgement)) unknown(DoubtKind::kTooFewPairs, value.undecided);
+  if (!met && misses_rounds_not_fired(mode, expectation, judgement))
+    unknown(DoubtKind::kFaultsNotStruck, std::to_string(mode.rounds_not_fired) +
+                                             " more rounds that `repeat` plans did not fire: the job ended "
+                                             "first, or the fault was healed");
   if (mode.outcome == Outcome::kCancelled && !proven && !for_good)
     unknown(DoubtKind::kCutShort, "the run was cut short");
   return judgement;
