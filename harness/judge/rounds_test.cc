@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which strikes the rounds of a repeating fault are: told by the round that the injector recorded with each
 // effect, however far apart the effects of one round and however close those of two.
+#include "harness/judge/metric.h"
 #include "harness/judge/strikes.h"
 #include "harness/judge/testing/several_faults_fixture.h"
 #include "harness/judge/verdict.h"
@@ -130,6 +131,28 @@ TEST_F(Rounds, that_did_not_fire_before_the_job_ended_are_counted_beside_the_pla
   job.outcome = Outcome::kOk;
   EXPECT_EQ(result().rounds_fired, 13u);
   EXPECT_EQ(result().rounds_seen, 13u);
+}
+
+TEST_F(Rounds, that_did_not_fire_and_are_expected_make_the_expectation_unknown) {
+  go_on(1000, 6000);
+  repeating("qp_error", "node2/nic1", 50, 2000).rounds = 11;
+  repeating("port_down", "node0/nic0", 1, 2050);
+  for (uint32_t round = 0; round < 11; ++round) witness(1, 2000 + 200 * round, Effect::kQpToErr, round);
+  scenario.modes = {mode};
+  RunResult whole;
+  whole.modes = {result()};
+  const auto verdict_of = [&](const char* wanted) {
+    scenario.expectations = {
+        {"all", "fault_witness", wanted, 0, 0, parse_condition(metric_of("fault_witness")->info, wanted)}};
+    const Judgement judged = judge(scenario, whole).expectations.back();
+    EXPECT_EQ(judged.doubt == DoubtKind::kFaultsNotStruck, judged.verdict == Verdict::kUnknown) << wanted;
+    return judged.verdict;
+  };
+  EXPECT_EQ(verdict_of(">= 12"), Verdict::kPass);
+  EXPECT_EQ(verdict_of(">= 13"), Verdict::kUnknown);
+  EXPECT_EQ(verdict_of("== 51"), Verdict::kUnknown);
+  EXPECT_EQ(verdict_of(">= 52"), Verdict::kFail) << "that many are not even planned";
+  EXPECT_EQ(verdict_of("<= 5"), Verdict::kFail) << "more would not meet it";
 }
 
 }  // namespace
