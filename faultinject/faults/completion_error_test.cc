@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+
 #include <chrono>
 #include <map>
 
@@ -133,6 +135,20 @@ TEST_F(CompletionErrorTest, each_record_says_the_round_that_struck_its_wr_whiche
     EXPECT_EQ(rounds, (std::map<uint32_t, uint32_t>{{a->numbers[0], 0}, {a->numbers[1], 1}}))
         << to_string(effect);
   }
+}
+
+// As post_fail's.
+TEST_F(CompletionErrorTest, the_round_of_a_killed_process_is_followed_by_the_next_at_its_time) {
+  start();
+  a->must("post 0 write 1 8 0");
+  a->poll(0, 1, 5000);
+  const uint32_t id = arm(
+      "{target: node0/nic0, kind: completion_error, status: REM_OP_ERR, at: now, repeat: 2, every: 1 ms}");
+  ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kFired; }));
+  ::poll(nullptr, 0, 200);  // their threads sleep again
+  take_first_strike(id);
+  a->must("post 0 write 2 8 0");
+  EXPECT_TRUE(second_round_fires_within(id, 5000));
 }
 
 }  // namespace

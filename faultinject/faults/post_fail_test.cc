@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+
 #include <cerrno>
 
 #include "faultinject/tests/testing/nodes.h"
@@ -40,6 +42,19 @@ TEST_F(PostFailTest, of_receives) {
   for (int i = 0; i < 2; i++) EXPECT_EQ(a->ask("recv 0 1"), "errno " + std::to_string(ENOMEM));
   EXPECT_EQ(a->ask("recv 0 1"), "ok");
   EXPECT_EQ(count(id, Effect::kPostRefused), 2u);
+}
+
+// Who ends the round of a dead process wakes the others: none of them knew when the next one is due.
+TEST_F(PostFailTest, the_round_of_a_killed_process_is_followed_by_the_next_at_its_time) {
+  start();
+  a->must("post 0 write 1 8 0");
+  a->poll(0, 1, 5000);
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, at: now, repeat: 2, every: 1 ms}");
+  ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kFired; }));
+  ::poll(nullptr, 0, 200);  // their threads sleep again
+  take_first_strike(id);
+  a->must("post 0 write 2 8 0");
+  EXPECT_TRUE(second_round_fires_within(id, 5000));
 }
 
 }  // namespace

@@ -250,13 +250,44 @@ bool Nodes::witnessed(uint32_t id, Effect effect, const std::string& node) const
   return false;
 }
 
+namespace {
+
+// The board as another process maps it.
+class Mapped {
+ public:
+  explicit Mapped(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED) throw std::runtime_error("mmap of the board");
+    board_ = static_cast<Board*>(memory);
+  }
+  Mapped(const Mapped&) = delete;
+  ~Mapped() { munmap(board_, sizeof(Board)); }
+  Board& operator*() const { return *board_; }
+  FaultEntry& fault(uint32_t id) const { return board_->faults[id - 1]; }
+
+ private:
+  Board* board_;
+};
+
+}  // namespace
+
 void Nodes::claim_first_strike(uint32_t id) const {
-  const int fd = open(board.path().c_str(), O_RDWR | O_CLOEXEC);
-  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  ASSERT_NE(memory, MAP_FAILED);
-  EXPECT_TRUE(claim(*static_cast<Board*>(memory), strike_key(id, 0, 0, 0)));
-  munmap(memory, sizeof(Board));
+  const Mapped mapped(board.path());
+  EXPECT_TRUE(claim(*mapped, strike_key(id, 0, 0, 0)));
+}
+
+void Nodes::take_first_strike(uint32_t id) const {
+  const Mapped mapped(board.path());
+  bool last = false;
+  EXPECT_TRUE(take_strike(mapped.fault(id), 0, last));
+  EXPECT_TRUE(last);
+}
+
+bool Nodes::second_round_fires_within(uint32_t id, int ms) const {
+  const Mapped mapped(board.path());
+  return eventually([&] { return mapped.fault(id).times_fired.load() == 2; }, ms);
 }
 
 uint64_t Nodes::value(uint32_t id, Effect effect) const {

@@ -92,6 +92,10 @@ class Nodes : public ::testing::Test {
   size_t count(uint32_t id, Effect effect) const;
   // As by a process that is killed after it has claimed the strike at node0/nic0 in the first round.
   void claim_first_strike(uint32_t id) const;
+  // The same for a fault with a `count` of 1: no process hears of it.
+  void take_first_strike(uint32_t id) const;
+  // The next round has fired: as the board stands, without letting time act on it as board.state() does.
+  bool second_round_fires_within(uint32_t id, int ms) const;
   // The value of its first record of that effect; UINT64_MAX where there is none.
   uint64_t value(uint32_t id, Effect effect) const;
 
