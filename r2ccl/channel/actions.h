@@ -48,6 +48,11 @@ class Channel::Actions {
     return c_.paths_.any([&](const auto& path) { return path->id() != id && c_.stands_by(*path); });
   }
 
+  std::vector<uint32_t> lanes() const {
+    std::vector<uint32_t> all;
+    for (const Path* lane : c_.paths_.lanes()) all.push_back(lane->id());
+    return all;
+  }
   uint32_t active() const { return c_.paths_.active() ? c_.paths_.active()->id() : 0; }
   bool ready() const { return c_.paths_.active() && c_.status() == Status::kReady; }
   bool acknowledges() const { return c_.context_.strict_ack(); }

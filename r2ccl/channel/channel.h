@@ -175,9 +175,8 @@ class Channel {
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
   virtual void carries_on(bool moved, Owned) = 0;
-  /// A path with something posted that a working QP would have completed by now; or nullptr.
-  virtual Path* standing_still(Owned) const = 0;
-  bool work_requests_open(Owned owned) const { return standing_still(owned) != nullptr; }
+  /// A path with something posted that a working QP would have completed by now; 0: none.
+  virtual uint32_t standing_still(Owned) = 0;
   /// Nothing has come for long although probes are answered; when `patient`, for longer still.
   virtual void waited(bool patient, Owned) = 0;
   /// The peer asks what has been received; or, as the receiver, has received everything before that message,

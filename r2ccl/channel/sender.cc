@@ -238,6 +238,10 @@ class Sender::Host : public Actions {
     if (everywhere) s_.drain_all(owned_);
     s_.read_confirmation(owned_);
   }
+  bool under_way(uint32_t id) const {
+    const Path& path = *s_.carrying(id);
+    return path.posted != path.completed;
+  }
   void send_ack_query() { s_.send(wire::Type::kAckQuery, wire::Received{s_.sending_.ledger.confirmed(), 0}); }
 
  private:
@@ -316,12 +320,9 @@ bool Sender::lacking(Owned owned) const {
   });
 }
 
-Path* Sender::standing_still(Owned owned) const {
-  ownership_.check(owned);
-  if (active() && active()->posted != active()->completed) return active();
-  for (Path* lane : lanes(owned))
-    if (lane->posted != lane->completed) return lane;
-  return nullptr;
+uint32_t Sender::standing_still(Owned owned) {
+  Host host(*this, owned);
+  return sending_.standing_still(host);
 }
 
 Path* Sender::replay_on(const Request& request, Owned owned) const {

@@ -22,7 +22,7 @@ class Sender final : public SenderPaths {
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_data_sent(Path& path, uint32_t detail, Owned) override;
   void carries_on(bool moved, Owned) override;
-  Path* standing_still(Owned) const override;
+  uint32_t standing_still(Owned) override;
   void spread(std::span<const balance::LaneShare> shares, Owned) override;
   bool rests(const Path& path, Owned) const override;
   bool lacking(Owned) const override;

@@ -18,11 +18,6 @@ class Channel::WatchActions : public Channel::Actions {
   uint64_t progress() const { return c_.activity_.progress(); }
   bool polled_in_vain() const { return c_.activity_.asks_now(); }
   bool waits() const { return c_.activity_.waits() || c_.awaited(); }
-  std::vector<uint32_t> lanes() const {
-    std::vector<uint32_t> ids;
-    for (const Path* lane : c_.paths_.lanes()) ids.push_back(lane->id());
-    return ids;
-  }
   ProbeSight probe(uint32_t id) {
     Path& path = *c_.paths_.find(id);
     return c_.see_probe(
@@ -31,8 +26,7 @@ class Channel::WatchActions : public Channel::Actions {
   uint64_t probe_age(uint32_t id) const { return c_.paths_.find(id)->probe_age(tick_.alive); }
   uint32_t stands_still() const {
     const OwnershipGuard owned(c_.ownership_);
-    const Path* still = c_.active() ? c_.standing_still(owned) : nullptr;
-    return still ? still->id() : 0;
+    return c_.standing_still(owned);
   }
   bool marked_failed() const { return c_.suspected_.load(std::memory_order_acquire); }
 
@@ -49,7 +43,7 @@ class Channel::WatchActions : public Channel::Actions {
     const OwnershipGuard owned(c_.ownership_);
     if (c_.active()) c_.drain(*c_.active(), owned);
     for (Path* lane : c_.paths_.lanes()) c_.drain(*lane, owned);
-    return c_.work_requests_open(owned);
+    return c_.standing_still(owned) != 0;
   }
   void begin_probe(uint32_t id) { c_.paths_.find(id)->probe(tick_.alive); }
   void begin_full_probe(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }

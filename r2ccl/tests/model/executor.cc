@@ -68,7 +68,16 @@ struct Model::Executor::Actions {
   bool ready() const { return s.running(end) && s.active(end) != 0 && !s.suspected(end); }
   bool acknowledges() const { return holds(Rule::kStrictAck); }
   bool peer_copies() const { return s.bounds_.copies; }
-  bool may_repeat() const { return true; }
+  static constexpr bool room(uint32_t) { return true; }
+  static constexpr bool flushing(uint32_t) { return false; }
+  static constexpr bool unflushed() { return false; }
+  static constexpr uint32_t posted() { return 0; }
+  static constexpr uint32_t completed() { return 0; }
+  std::vector<uint32_t> lanes() const {
+    std::vector<uint32_t> all = paths();
+    std::erase_if(all, [this](uint32_t path) { return state(path) != PathState::kLane; });
+    return all;
+  }
   template <typename F>
   auto owning(F&& f) const {
     return f();
@@ -235,11 +244,6 @@ struct Model::Executor::WatchActions : Actions {
   static constexpr uint64_t progress() { return 0; }
   static constexpr bool polled_in_vain() { return false; }
   static constexpr bool waits() { return true; }
-  std::vector<uint32_t> lanes() const {
-    std::vector<uint32_t> all = paths();
-    std::erase_if(all, [this](uint32_t path) { return state(path) != PathState::kLane; });
-    return all;
-  }
   ProbeSight probe(uint32_t path) const {
     if (!probed[path]) return ProbeSight::kNone;
     return int(path) == silent ? ProbeSight::kFailed : ProbeSight::kAnswered;
