@@ -102,9 +102,7 @@ void Channel::leave_silent(Path& path, const Tick& tick) {
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
-  const int timeout = context_.config.ib_timeout;
-  const uint64_t resend = timeout == 0 ? ~uint64_t{0} : uint64_t{4096} << timeout;
-  if (const auto took = path.told_time(resend))
+  if (const auto took = path.told_time(resend_after(context_.config.ib_timeout)))
     probe_times_->answered(path.local_nic(), path.remote_nic(), *took, tick.alive);
   return state;
 }

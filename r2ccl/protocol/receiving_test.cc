@@ -54,8 +54,8 @@ struct World {
     for (int i = 0; i < open; ++i) end.ledger.open();
     for (int i = 0; i < arrived; ++i) arrive(uint32_t(i));
   }
-  void arrive(uint32_t message, uint32_t copied_bytes = 0) {
-    end.ledger.arrive({message, 0, 1}, 4096);
+  void arrive(uint32_t message, uint32_t copied_bytes = 0, uint64_t bytes = 4096) {
+    end.ledger.arrive({message, 0, 1}, bytes);
     end.is_whole(message, copied_bytes);
   }
   std::string patient() {
@@ -114,6 +114,9 @@ TEST(Acks, of_messages_that_were_sent_from_copies_are_waited_for_by_nobody) {
   World larger(1);
   larger.arrive(0, 4095);
   EXPECT_TRUE(larger.end.ack_due(true));
+  World empty(1);
+  empty.arrive(0, 0, 0);
+  EXPECT_TRUE(empty.end.ack_due(true)) << "a sender that copies nothing waits for every ACK";
 }
 
 TEST(StandingStill, is_a_path_whose_flush_is_under_way_the_active_one_first) {

@@ -199,8 +199,8 @@ struct Model::Executor::SearchActions : Actions {
     return s.w.sender.misses_a_path(*this,
                                     s.open_messages(kSender) || int(s.w.sender.ledger.next()) < s.messages());
   }
-  bool fence_waits() const { return false; }
-  bool opening_waits() const { return false; }
+  static CallSight fence_call() { return {}; }
+  static CallSight opening_call() { return {}; }
 };
 
 Choice Model::Executor::choose(int answered, unsigned pick) {

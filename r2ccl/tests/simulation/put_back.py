@@ -41,7 +41,7 @@ def twice(kind, behind):
 DEFECTS = {
     # defects that there were
     'the fence counts from before the driver call': [(P + 'fence.h', 'return late && seen.stuck ?', 'return alive - since_ > bound_ / 5 ?')],
-    'the fail bound counts queueing': [(P + 'search.h', 'if (phase == Phase::kFencing ? host.fence_waits() : host.opening_waits()) {', 'if (false) {')],
+    'the fail bound counts queueing': [(P + 'search.h', 'if (is_queued(phase == Phase::kFencing ? host.fence_call() : host.opening_call())) {', 'if (false) {')],
     'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
                                   'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
     'the last ACK is kept for 2 s only': [(P + 'closing.h', 'kLastWordNs = 15\'000\'000\'000', 'kLastWordNs = 2\'000\'000\'000')],
