@@ -71,8 +71,8 @@ class Sender final : public SenderPaths {
   SendingEndOf<wire::kRingLines> sending_;
   uint64_t lines_read_ = 0;  // the ACKs of entries before this one have been read
   balance::Splitter splitter_;
-  std::vector<balance::LaneShare> parts_;  // of the splitter's lanes
-  std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
+  balance::Spread spread_;          // the splitter's lanes
+  std::vector<Path*> spread_over_;  // … their paths; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
   wire::CtsLine line_{};  // the one that post() has read: on the stack it would cost aligning that
 };
