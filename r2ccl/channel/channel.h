@@ -322,7 +322,9 @@ class Channel {
   ProbeState look_at_probe(Path& path, const Tick& tick);
   void abandon(Path& path, Owned);
   void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
-  void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
+  bool begin_leaving(const Path& path, trace::DetectedBy by, bool planned, const Tick& tick);
+  void take_out(Path& path, bool planned, const Tick& tick, Owned);
+  void stop(Path& path);
   void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
   void look_for_suspects(Owned);
@@ -344,7 +346,8 @@ class Channel {
   void send_fenced(bool stopped, Owned);
   void retire_unfenced();
 
-  void carry(Path& path, const Tick& tick);
+  bool activate(Path& path, bool first, bool moved, const Tick& tick, Owned);
+  void note_carried(const Path& path, bool first, uint64_t moving_since, bool comes_home);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
