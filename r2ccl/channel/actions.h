@@ -74,6 +74,13 @@ class Channel::Actions {
   void told(uint32_t id) {
     if (!planned) c_.note_told(*c_.paths_.find(id), detected_there, why_);
   }
+  void hear() { c_.on_socket(tick_); }
+  bool carries_traffic() const { return turn::carries(c_.sight(tick_)); }
+  void as_marked(uint32_t id) {
+    const Path::Failure& failure = *c_.paths_.find(id)->failure;
+    by_ = failure.by;
+    why_ = failure.why;
+  }
   bool begin_fence(uint32_t id) { return c_.begin_leaving(*c_.paths_.find(id), by_, planned, tick_); }
   void take_out(uint32_t id) { c_.take_out(*c_.paths_.find(id), planned, tick_, *owned_); }
   void stop(uint32_t id) { c_.stop(*c_.paths_.find(id)); }
@@ -159,8 +166,8 @@ class Channel::Actions {
     Actions& actions_;
   };
 
-  const trace::DetectedBy by_;
-  const std::string why_;
+  trace::DetectedBy by_;
+  std::string why_;
   std::optional<Owned> owned_;
   uint64_t moving_since_ = 0;
   bool comes_home_ = false;

@@ -318,7 +318,6 @@ class Channel {
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
   void leave_suspects(const Tick& tick);
-  void leave_silent(Path& path, const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   void abandon(Path& path, Owned);
   void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);

@@ -48,7 +48,20 @@ class Channel::WatchActions : public Channel::Actions {
   void begin_probe(uint32_t id) { c_.paths_.find(id)->probe(tick_.alive); }
   void begin_full_probe(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }
   void forget_probe(uint32_t id) { c_.paths_.find(id)->forget_probe(); }
-  void leave_silent(uint32_t id) { c_.leave_silent(*c_.paths_.find(id), tick_); }
+  using Actions::hear;
+  void hear(uint32_t id) {
+    failed_ = c_.paths_.find(id)->probe_state() == ProbeState::kFailed;
+    hear();
+  }
+  bool still_carries(uint32_t id) const { return carries_traffic() && c_.carrying(id) != nullptr; }
+  void leave_silent(uint32_t id) {
+    Path& path = *c_.paths_.find(id);
+    c_.emit(trace::EventType::kProbeFailed, path.local_nic(), id);
+    c_.begin_migration(path, trace::DetectedBy::kWatchdog,
+                       failed_ ? "stalled, and a probe failed: " + verbs::describe(path.probe_status)
+                               : "stalled, and a probe is not answered",
+                       tick_);
+  }
   void leave_standing_still(uint32_t id) {
     c_.begin_migration(*c_.paths_.find(id), trace::DetectedBy::kWatchdog,
                        "its QP makes no progress although the rail works", tick_);
@@ -63,6 +76,9 @@ class Channel::WatchActions : public Channel::Actions {
     const OwnershipGuard owned(c_.ownership_);
     if (active() == path && c_.status() == Status::kReady) c_.waited(patient, owned);
   }
+
+ private:
+  bool failed_ = false;  // the probe of the path that is about to be left
 };
 
 void Channel::step_watchdog(const Tick& tick) {
@@ -73,31 +89,8 @@ void Channel::step_watchdog(const Tick& tick) {
 
 // What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
-  on_socket(tick);  // a peer that closed has said so before its QPs went
-  if (!turn::carries(sight(tick))) return;
-  Path* path = nullptr;
-  std::optional<Path::Failure> reason;
-  {
-    const OwnershipGuard owned(ownership_);
-    look_for_suspects(owned);
-    for (auto& it : paths_)
-      if (!path && it->carries() && it->failure) path = it.get(), reason = it->failure;
-    if (!path) advance(Status::kReady);
-  }
-  if (path) begin_migration(*path, reason->by, reason->why, tick);
-}
-
-// Silent, and its probe has failed or is not answered.
-void Channel::leave_silent(Path& path, const Tick& tick) {
-  const bool failed = path.probe_state() == ProbeState::kFailed;
-  const uint32_t id = path.id();
-  on_socket(tick);
-  if (!turn::carries(sight(tick)) || carrying(id) != &path) return;
-  emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-  begin_migration(path, trace::DetectedBy::kWatchdog,
-                  failed ? "stalled, and a probe failed: " + verbs::describe(path.probe_status)
-                         : "stalled, and a probe is not answered",
-                  tick);
+  Actions actions(*this, tick);
+  ChannelEnd(end_, actions).leave_marked();
 }
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {

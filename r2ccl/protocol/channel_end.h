@@ -15,6 +15,7 @@
 //   opening_over(nic)         sender: the path that is being opened over that NIC of this end, 0: none
 //   another_stands_by(path)   there is a standby path other than this one
 //   may_leave()               false: the channel has failed, or has no path
+//   carries_traffic()         there is an active path, none is being left, and nothing is over
 //   any_marked()              something that carries is marked failed (as of look_for_marked())
 //   failed()                  the channel has
 //   is_over(path)             sender: it waits for nothing that this lane has carried (sent.h)
@@ -22,6 +23,8 @@
 //   owning(f)                 f(), as the owner of messages and paths
 //   leaving(path, target)     records the reason, before anything happens
 //   told(path)                … that the peer has, which leaves it
+//   hear()                    takes in what the peer has said
+//   as_marked(path)           it is left for the reason for which it was marked
 //   begin_fence(path)         the migration begins: nothing is posted any more, and clocks start. False, and
 //                             nothing happens: the channel has failed or is closed
 //   take_out(path)            it is none of the paths that carry any more
@@ -79,6 +82,22 @@ class ChannelEnd {
     host_.leaving(path, target);
     end_.leave(path, target);
     fence(path, true);
+  }
+  /// Something that carries is marked failed, and none is being left. The peer is heard first: one that has
+  /// closed has said so before its queue pairs went.
+  void leave_marked() {
+    host_.hear();
+    if (!host_.carries_traffic()) return;
+    const uint32_t path = host_.owning([&] {
+      host_.look_for_marked();
+      const uint32_t marked = first_marked();
+      if (marked != 0)
+        host_.as_marked(marked);
+      else
+        host_.resume();
+      return marked;
+    });
+    if (path != 0) leave(path);
   }
   /// A path that carries traffic has failed: it is left now, or as soon as the migration under way is over.
   void mark_failed(uint32_t path) {
@@ -254,6 +273,11 @@ class ChannelEnd {
       host_.stand_by(path);
       return true;
     });
+  }
+  uint32_t first_marked() {
+    for (const uint32_t path : host_.paths())
+      if (carries(path) && host_.marked_failed(path)) return path;
+    return 0;
   }
   void rails_back(bool home) {
     if (home) host_.home_may_work();

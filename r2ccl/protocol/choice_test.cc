@@ -101,6 +101,13 @@ struct Host {
   bool may_leave() const { return true; }
   void leaving(uint32_t, uint32_t) {}
   void told(uint32_t path) { note("told", path); }
+  void hear() {
+    did.push_back("hear");
+    has_traffic = has_traffic && !closes_when_heard;
+  }
+  bool carries_traffic() const { return has_traffic; }
+  bool has_traffic = true, closes_when_heard = false;
+  void as_marked(uint32_t path) { note("as marked", path); }
   bool begin_fence(uint32_t path) {
     EXPECT_TRUE(owns);
     detail("begin", path);
@@ -284,6 +291,37 @@ TEST(Fence, a_channel_that_has_failed_meanwhile_fences_nothing) {
   MigrationEnd end(true);
   ChannelEnd(end, host).leave(1);
   EXPECT_EQ(host.did, (Did{"begin 1"}));
+}
+
+TEST(LeaveMarked, the_peer_is_heard_and_then_the_first_that_is_marked_is_left) {
+  Host host = with_paths();
+  host.has.at(1).failed = host.has.at(2).failed = host.has.at(5).failed = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave_marked();
+  EXPECT_EQ(host.did, (Did{"hear", "as marked 1", "fence 1", "prove anew 2", "prove anew 3"}));
+  Host lane = with_paths();
+  lane.has.at(2).failed = true;
+  MigrationEnd other(true);
+  ChannelEnd(other, lane).leave_marked();
+  EXPECT_EQ(lane.did, (Did{"hear", "as marked 2", "fence 2"}));
+}
+
+TEST(LeaveMarked, not_when_the_peer_has_closed) {
+  Host host = with_paths();
+  host.has.at(1).failed = true;
+  host.closes_when_heard = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave_marked();
+  EXPECT_EQ(host.did, (Did{"hear"}));
+  EXPECT_EQ(end.phase(), Phase::kRunning);
+}
+
+TEST(LeaveMarked, posts_are_allowed_again_where_nothing_is_marked_any_more) {
+  Host host = with_paths();
+  host.in_detail = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave_marked();
+  EXPECT_EQ(host.did, (Did{"hear", "look for marked 1", "resume 1"}));
 }
 
 TEST(Carry, what_is_missing_is_sent_before_the_program_may_post) {

@@ -263,6 +263,8 @@ struct Model::Executor::WatchActions : Actions {
   void begin_probe(uint32_t path) { probed[path] = true; }
   void begin_full_probe(uint32_t path) { probed[path] = true; }
   void forget_probe(uint32_t path) { probed[path] = false; }
+  static constexpr void hear(uint32_t) {}
+  static constexpr bool still_carries(uint32_t) { return true; }
   void leave_silent(uint32_t path) { left = path; }
   void leave_standing_still(uint32_t path) { left_still = path; }
   static constexpr void slow_peer(uint64_t) {}
