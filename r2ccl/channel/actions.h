@@ -145,6 +145,7 @@ class Channel::Actions {
  protected:
   Channel& c_;
   const Tick tick_;
+  std::optional<Owned> owned_;  // within owning()
 
  private:
   template <class Predicate>
@@ -155,7 +156,6 @@ class Channel::Actions {
     return found;
   }
 
-  // owning() has owned_.
   struct Scope {
     Scope(Actions& actions, Owned owned) : actions_(actions) { actions.owned_.emplace(owned); }
     ~Scope() { actions_.owned_.reset(); }
@@ -168,7 +168,6 @@ class Channel::Actions {
 
   trace::DetectedBy by_;
   std::string why_;
-  std::optional<Owned> owned_;
   uint64_t moving_since_ = 0;
   bool comes_home_ = false;
 };

@@ -170,6 +170,7 @@ class Channel {
   class Actions;
   class FenceActions;
   class WatchActions;
+  class ClosingActions;
   struct Reconnecting;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) {}
@@ -373,7 +374,7 @@ class Channel {
   void peer_gone(const std::string& why);
   Urgency step_closing(const Tick& tick);
   bool settles(const Tick& tick);
-  void begin_closing(const Tick& tick);
+  void release_buffers();
   void give_set_up_up(const Tick& tick);
   void say_last_word();
   void hang_up();
