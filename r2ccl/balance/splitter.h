@@ -2,10 +2,12 @@
 // Cuts messages into the parts that travel on several lanes. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "r2ccl/balance/shares.h"
 
@@ -29,6 +31,28 @@ struct LaneShare {
 inline bool alike(const LaneShare& a, const LaneShare& b) {
   constexpr double kSame = 0.01;
   return std::abs(a.share - b.share) < kSame && a.slow == b.slow;
+}
+
+/// Which of a channel's paths messages are cut for.
+struct Spread {
+  std::vector<uint32_t> over;    ///< paths; empty: the active path carries everything
+  std::vector<LaneShare> parts;  ///< of each
+  bool operator==(const Spread& other) const {
+    return over == other.over &&
+           std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(), alike);
+  }
+};
+/// carriers[0] is the active path, 0: there is none; those behind it are lanes. shares[i] is what carriers[i]
+/// is to carry: one that is to carry nothing is left out, and so is a share of no path.
+inline Spread spread(std::span<const uint32_t> carriers, std::span<const LaneShare> shares) {
+  Spread spread;
+  for (size_t i = 0; i < carriers.size() && i < shares.size(); ++i) {
+    if (carriers[i] == 0 || shares[i].share <= 0) continue;
+    spread.over.push_back(carriers[i]);
+    spread.parts.push_back(shares[i]);
+  }
+  if (spread.over.size() == 1 && spread.over[0] == carriers[0]) spread.over.clear();
+  return spread;
 }
 
 /// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more

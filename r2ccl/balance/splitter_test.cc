@@ -111,5 +111,40 @@ TEST(Splitter, shares_that_differ_hardly_at_all_are_alike) {
   EXPECT_FALSE(alike({0.5, false}, {0.5, true}));
 }
 
+TEST(Spread, is_over_the_paths_that_are_to_carry_something) {
+  const std::vector<uint32_t> carriers{7, 4, 9};
+  const std::vector<LaneShare> shares{{0.5, false}, {0, false}, {0.5, true}};
+  const Spread over = spread(carriers, shares);
+  EXPECT_EQ(over.over, (std::vector<uint32_t>{7, 9}));
+  ASSERT_EQ(over.parts.size(), 2u);
+  EXPECT_TRUE(alike(over.parts[0], shares[0]));
+  EXPECT_TRUE(alike(over.parts[1], shares[2]));
+}
+
+TEST(Spread, is_over_nothing_where_the_active_path_carries_everything) {
+  const std::vector<uint32_t> carriers{7, 4};
+  EXPECT_TRUE(spread(carriers, {}).over.empty());
+  EXPECT_TRUE(spread(carriers, std::vector<LaneShare>{{1, false}, {0, false}}).over.empty());
+  EXPECT_EQ(spread(carriers, std::vector<LaneShare>{{0, false}, {1, false}}).over, std::vector<uint32_t>{4})
+      << "a lane may carry everything";
+}
+
+TEST(Spread, shares_without_a_path_and_paths_without_a_share_count_for_nothing) {
+  const std::vector<LaneShare> shares{{0.5, false}, {0.25, false}, {0.25, false}};
+  EXPECT_EQ(spread(std::vector<uint32_t>{0, 4, 9}, shares).over, (std::vector<uint32_t>{4, 9}));
+  EXPECT_EQ(spread(std::vector<uint32_t>{7, 4}, shares).over, (std::vector<uint32_t>{7, 4}));
+  EXPECT_EQ(spread(std::vector<uint32_t>{7, 4, 9, 3}, shares).over, (std::vector<uint32_t>{7, 4, 9}));
+}
+
+TEST(Spread, is_the_same_while_paths_are_and_shares_hardly_differ) {
+  const auto over = [](uint32_t lane, double share) {
+    return spread(std::vector<uint32_t>{7, lane}, std::vector<LaneShare>{{1 - share, false}, {share, false}});
+  };
+  EXPECT_TRUE(over(4, 0.5) == over(4, 0.505));
+  EXPECT_FALSE(over(4, 0.5) == over(4, 0.6));
+  EXPECT_FALSE(over(4, 0.5) == over(5, 0.5));
+  EXPECT_FALSE(over(4, 0.5) == over(4, 0));
+}
+
 }  // namespace
 }  // namespace r2ccl::balance

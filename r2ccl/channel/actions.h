@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,7 +22,7 @@ class Channel::Actions {
 
   bool planned = false;  ///< the path that is left works
   /// How the peer has noticed.
-  trace::DetectedBy told = trace::DetectedBy::kNone;
+  trace::DetectedBy detected_there = trace::DetectedBy::kNone;
 
   static constexpr bool holds(Rule) { return true; }
   std::optional<PathState> state(uint32_t id) const {
@@ -48,24 +49,41 @@ class Channel::Actions {
     return c_.paths_.any([&](const auto& path) { return path->id() != id && c_.stands_by(*path); });
   }
 
+  std::vector<uint32_t> lanes() const {
+    std::vector<uint32_t> all;
+    for (const Path* lane : c_.paths_.lanes()) all.push_back(lane->id());
+    return all;
+  }
   uint32_t active() const { return c_.paths_.active() ? c_.paths_.active()->id() : 0; }
   bool ready() const { return c_.paths_.active() && c_.status() == Status::kReady; }
   bool acknowledges() const { return c_.context_.strict_ack(); }
   template <typename F>
   auto owning(F&& f) {
-    const OwnershipGuard owned(c_.ownership_);
+    const OwnershipGuard guard(c_.ownership_);
+    const Scope scope(*this, guard);
     return f();
   }
+  bool failed() const { return c_.status() == Status::kFailed; }
+  bool any_marked() const { return c_.suspected_.load(std::memory_order_relaxed); }
+  bool is_over(uint32_t id) const { return c_.rests(*c_.paths_.find(id), *owned_); }
 
   bool may_leave() const { return turn::may_leave(c_.sight(tick_)); }
   void leaving(uint32_t id, uint32_t /*target*/) {
     if (!planned) c_.note_leaving(*c_.paths_.find(id), by_, why_, tick_);
   }
-  void fence(uint32_t id, bool tell) {
-    Path& path = *c_.paths_.find(id);
-    if (!tell && !planned) c_.note_told(path, told, why_);
-    c_.start_fence(path, by_, planned, tick_, tell);
+  void told(uint32_t id) {
+    if (!planned) c_.note_told(*c_.paths_.find(id), detected_there, why_);
   }
+  void hear() { c_.on_socket(tick_); }
+  bool carries_traffic() const { return turn::carries(c_.sight(tick_)); }
+  void as_marked(uint32_t id) {
+    const Path::Failure& failure = *c_.paths_.find(id)->failure;
+    by_ = failure.by;
+    why_ = failure.why;
+  }
+  bool begin_fence(uint32_t id) { return c_.begin_leaving(*c_.paths_.find(id), by_, planned, tick_); }
+  void take_out(uint32_t id) { c_.take_out(*c_.paths_.find(id), planned, tick_, *owned_); }
+  void stop(uint32_t id) { c_.stop(*c_.paths_.find(id)); }
   void fence_given_up(uint32_t) { c_.fence_given_up(tick_); }
   void prove_anew(uint32_t id) {
     Path& path = *c_.paths_.find(id);
@@ -91,18 +109,25 @@ class Channel::Actions {
     path.since = now_ns();
     path.forget_probe();
   }
-  bool stand_by(uint32_t id) {
+  void stand_by(uint32_t id) {
     Path& path = *c_.paths_.find(id);
-    const OwnershipGuard owned(c_.ownership_);
-    if (path.failure || !c_.rests(path, owned)) return false;
     path.state = PathState::kStandby;
-    c_.remove_lane(path, owned);
-    return true;
+    c_.remove_lane(path, *owned_);
   }
-  void carry(uint32_t id) { c_.carry(*c_.paths_.find(id), tick_); }
+  void activate(uint32_t id, bool first, bool moved) {
+    moving_since_ = std::exchange(c_.moving_since_, 0);
+    comes_home_ = c_.activate(*c_.paths_.find(id), first, moved, tick_, *owned_);
+  }
+  void carries_on(bool moved) { c_.carries_on(moved, *owned_); }
+  void look_for_marked() { c_.look_for_suspects(*owned_); }
+  bool resume() { return c_.advance(Status::kReady); }
+  void carried(uint32_t id, bool first) {
+    c_.carried(first, tick_);
+    c_.note_carried(*c_.paths_.find(id), first, moving_since_, comes_home_);
+  }
 
   void send_migrate(uint32_t id) {
-    c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(trace::DetectedBy::kPeer), 0});
+    c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(by_), planned});
   }
   void send_nic_lost(int nic) {
     c_.send(wire::Type::kNic, wire::Nic{uint32_t(nic), state_of_lost(c_.context_.nic_down[size_t(nic)])});
@@ -120,6 +145,7 @@ class Channel::Actions {
  protected:
   Channel& c_;
   const Tick tick_;
+  std::optional<Owned> owned_;  // within owning()
 
  private:
   template <class Predicate>
@@ -130,8 +156,20 @@ class Channel::Actions {
     return found;
   }
 
-  const trace::DetectedBy by_;
-  const std::string why_;
+  struct Scope {
+    Scope(Actions& actions, Owned owned) : actions_(actions) { actions.owned_.emplace(owned); }
+    ~Scope() { actions_.owned_.reset(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Actions& actions_;
+  };
+
+  trace::DetectedBy by_;
+  std::string why_;
+  uint64_t moving_since_ = 0;
+  bool comes_home_ = false;
 };
 
 /// The end of a fence.

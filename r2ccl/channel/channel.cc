@@ -35,7 +35,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.removal_bound),
              nanoseconds(context.config.fence_delay)) {}
 
-// Nearly always nothing is left to do: see begin_closing().
+// Nearly always nothing is left to do: see Closing::step().
 Channel::~Channel() {
   try {
     paths_.destroy_all(*context_.workers);

@@ -170,14 +170,14 @@ class Channel {
   class Actions;
   class FenceActions;
   class WatchActions;
+  class ClosingActions;
   struct Reconnecting;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
   virtual void carries_on(bool moved, Owned) = 0;
-  /// A path with something posted that a working QP would have completed by now; or nullptr.
-  virtual Path* standing_still(Owned) const = 0;
-  bool work_requests_open(Owned owned) const { return standing_still(owned) != nullptr; }
+  /// A path with something posted that a working QP would have completed by now; 0: none.
+  virtual uint32_t standing_still(Owned) = 0;
   /// Nothing has come for long although probes are answered; when `patient`, for longer still.
   virtual void waited(bool patient, Owned) = 0;
   /// The peer asks what has been received; or, as the receiver, has received everything before that message,
@@ -319,11 +319,12 @@ class Channel {
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
   void leave_suspects(const Tick& tick);
-  void leave_silent(Path& path, const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   void abandon(Path& path, Owned);
   void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
-  void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
+  bool begin_leaving(const Path& path, trace::DetectedBy by, bool planned, const Tick& tick);
+  void take_out(Path& path, bool planned, const Tick& tick, Owned);
+  void stop(Path& path);
   void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
   void look_for_suspects(Owned);
@@ -345,7 +346,8 @@ class Channel {
   void send_fenced(bool stopped, Owned);
   void retire_unfenced();
 
-  void carry(Path& path, const Tick& tick);
+  bool activate(Path& path, bool first, bool moved, const Tick& tick, Owned);
+  void note_carried(const Path& path, bool first, uint64_t moving_since, bool comes_home);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
@@ -372,7 +374,7 @@ class Channel {
   void peer_gone(const std::string& why);
   Urgency step_closing(const Tick& tick);
   bool settles(const Tick& tick);
-  void begin_closing(const Tick& tick);
+  void release_buffers();
   void give_set_up_up(const Tick& tick);
   void say_last_word();
   void hang_up();

@@ -5,7 +5,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/actions.h"
 #include "r2ccl/protocol/retirement.h"
 
 namespace r2ccl {
@@ -14,27 +14,60 @@ void Channel::closed_early() {
                                        " closed its end while the connection was being made"});
 }
 
-// A peer that has closed brings nothing any more. What it delivered before may still lie in the completion
-// queue; whatever is lacking after that is an error, not something to wait for.
-Urgency Channel::step_after_peer_closed(const Tick& tick) {
-  const OwnershipGuard owned(ownership_);
-  drain_all(owned);
-  switch (closing_.look(tick.now, lacking(owned), waits_for_nic_alone(owned))) {
-    case Closing::Lacking::kNothing:
-      return Urgency::kIdle;
-    case Closing::Lacking::kWait:
-      break;
-    case Closing::Lacking::kLeave:
-      // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until
-      // its own queue pair is gone, too, the NIC reads the buffer again and again.
-      leave_paths(owned);
-      if (paths_.retired().closed(*context_.workers)) nothing_is_sent(owned);
-      break;
-    case Closing::Lacking::kLost:
-      fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_.name() +
-                                           " closed its end while messages were open"});
+// The host of Closing.
+class Channel::ClosingActions : public Channel::Actions {
+ public:
+  ClosingActions(Channel& channel, const Tick& tick) : Actions(channel, tick) {}
+
+  bool sender() const { return c_.sender_; }
+  bool greeted() const { return c_.greeted_; }
+  bool torn_down() const { return c_.paths_.retired().closed(*c_.context_.workers); }
+  bool connected() const { return c_.link_.open(); }
+  bool outage() const { return c_.outage_.lasts(); }
+  bool lacks() const { return c_.lacking(*owned_); }
+  bool for_nic_alone() const { return c_.waits_for_nic_alone(*owned_); }
+  bool has_path() const { return c_.active() != nullptr; }
+  uint32_t epoch() const { return c_.end_.epoch(); }
+  FailureSight see_failure() const {
+    return {c_.greeted_, c_.outage_.lasts(), c_.outage_.is_in_vain(tick_.now)};
   }
-  return Urgency::kBusy;
+
+  void say_last_word() { c_.say_last_word(); }
+  void hang_up() { c_.hang_up(); }
+  void end_connection() {
+    if (c_.link_.open()) c_.link_.flush();
+    c_.link_.close();
+  }
+  void give_halves_up() {
+    c_.emit(trace::EventType::kChannelClosing, c_.home_nic_);
+    c_.halves_.unwant_all();
+  }
+  void leave_paths() { c_.leave_paths(*owned_); }
+  void closed() {
+    const std::lock_guard lock(c_.close_mutex_);
+    c_.status_.store(Status::kClosed, std::memory_order_release);
+  }
+  void take_halves() { c_.step_halves(tick_); }
+  void release() { c_.release_buffers(); }
+  void restore() { c_.step_outage(tick_); }
+  void look() { c_.drain_all(*owned_); }
+  void nothing_is_sent() { c_.nothing_is_sent(*owned_); }
+  void lost() {
+    c_.fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(c_.number_) + ": " + c_.peer_.name() +
+                                            " closed its end while messages were open"});
+  }
+  void give_set_up_up() { c_.give_set_up_up(tick_); }
+};
+
+Urgency Channel::step_after_peer_closed(const Tick& tick) {
+  ClosingActions host(*this, tick);
+  return closing_.step_after_peer(host, tick.now) ? Urgency::kIdle : Urgency::kBusy;
+}
+
+Urgency Channel::step_after_error(const Tick& tick) {
+  ClosingActions host(*this, tick);
+  closing_.step_after_error(host);
+  return urgency_of_ended(outage_.lasts());
 }
 
 void Channel::give_set_up_up(const Tick& tick) {
@@ -68,18 +101,6 @@ void Channel::leave_paths(Owned owned) {
   paths_.destroy_all(*context_.workers);
 }
 
-void Channel::begin_closing(const Tick& tick) {
-  const OwnershipGuard owned(ownership_);
-  say_last_word();
-  if (Closing::hangs_up(sender_, greeted_)) hang_up();
-  emit(trace::EventType::kChannelClosing, home_nic_);
-  halves_.unwant_all();
-  leave_paths(owned);
-  closing_.begin(tick.now);  // not before: should memory be short, all of it is done once more
-  const std::lock_guard lock(close_mutex_);
-  status_.store(Status::kClosed, std::memory_order_release);
-}
-
 // The program has its buffers of small messages back before the receiver has said that it has them; what was
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
@@ -107,30 +128,23 @@ bool Channel::settles(const Tick& tick) {
   return false;
 }
 
+void Channel::release_buffers() {
+  for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions()) {
+    const bool done = destruction.job->done();  // before what it has written
+    if (Retirement::may_access(done, destruction.outcome->refused,
+                               context_.device_gone[size_t(destruction.nic)]))
+      R2_WARN("NET/R2CCL: channel %u: NIC %s did not destroy a queue pair and may still access its buffers",
+              number_, nic_name(destruction.nic).c_str());
+  }
+  const std::lock_guard lock(close_mutex_);
+  torn_down_ = true;
+  close_done_.notify_all();
+}
+
 // Torn down, it only waits for its peer, whose close the socket reports.
 Urgency Channel::step_closing(const Tick& tick) {
-  if (!closing_.begun()) begin_closing(tick);
-  step_halves(tick);
-  if (!torn_down_) {
-    if (!paths_.retired().closed(*context_.workers)) return Urgency::kBusy;
-    for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions()) {
-      const bool done = destruction.job->done();  // before what it has written
-      if (Retirement::may_access(done, destruction.outcome->refused,
-                                 context_.device_gone[size_t(destruction.nic)]))
-        R2_WARN("NET/R2CCL: channel %u: NIC %s did not destroy a queue pair and may still access its buffers",
-                number_, nic_name(destruction.nic).c_str());
-    }
-    const std::lock_guard lock(close_mutex_);
-    torn_down_ = true;
-    close_done_.notify_all();
-  }
-  step_outage(tick);
-  if (closing_.may_end(tick.now, link_.open(), outage_.lasts())) {
-    if (link_.open()) link_.flush();
-    link_.close();
-    closing_.finish();
-  }
-  return urgency_of_ended(outage_.lasts());
+  ClosingActions host(*this, tick);
+  return closing_.step(host, tick.now) ? urgency_of_ended(outage_.lasts()) : Urgency::kBusy;
 }
 
 }  // namespace r2ccl

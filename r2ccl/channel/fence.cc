@@ -15,16 +15,18 @@ void Channel::begin_fence(const Tick& tick) {
   retire_unfenced();
 }
 
-void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
-  const OwnershipGuard owned(ownership_);
-  if (!advance(Status::kMigrating)) return;
+bool Channel::begin_leaving(const Path& path, trace::DetectedBy by, bool planned, const Tick& tick) {
+  if (!advance(Status::kMigrating)) return false;
   begin_fence(tick);
   begin_search(tick);
   left_nic_ = path.local_nic();
   emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
   emit(trace::EventType::kMigrationStarted, path.local_nic(), end_.epoch(), path.id());
-  // After the event, so that who noticed first is on record first; before the fence, which takes longer.
-  if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
+  return true;
+}
+
+void Channel::take_out(Path& path, bool planned, const Tick& tick, Owned owned) {
+  ownership_.check(owned);
   rails_.left(path.local_nic(), path.remote_nic(), planned, tick.now + bounds_.bar());
   failback_.left(is_home(path), planned, tick.now);
   context_.load_stale = true;
@@ -33,8 +35,9 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   abandon(path, owned);
   spread({}, owned);
   look_for_suspects(owned);
-  run_on_worker(path, "ibv_modify_qp to ERR", &Path::start_fence);
 }
+
+void Channel::stop(Path& path) { run_on_worker(path, "ibv_modify_qp to ERR", &Path::start_fence); }
 
 void Channel::unfenceable(const std::string& why) {
   fail(Error{ErrorCode::kUnfenceable,
@@ -229,12 +232,16 @@ void Channel::fence_given_up(const Tick& tick) {
   begin_search(tick);
   Path* path = paths_.reclaim(end_.leaving());
   const Actions actions(*this, tick);
-  const FenceAct act = fence_.begin_given_up(actions, tick.alive, path != nullptr);
-  if (act == FenceAct::kDone) return fence_done(tick);
-  if (!path) return step_fence(tick);
-  left_nic_ = path->local_nic();
-  path->state = PathState::kFencing;
-  run_on_worker(*path, "ibv_modify_qp to ERR", &Path::start_fence);
+  switch (fence_.begin_given_up(actions, tick.alive, path != nullptr)) {
+    case FenceAct::kDone:
+      return fence_done(tick);
+    case FenceAct::kStop:
+      left_nic_ = path->local_nic();
+      path->state = PathState::kFencing;
+      return stop(*path);
+    default:
+      return step_fence(tick);
+  }
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {

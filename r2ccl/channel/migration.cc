@@ -62,7 +62,7 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   Actions actions(*this, tick, trace::DetectedBy::kPeer,
                   "the peer detected it by " + std::string(trace::name(by)));
   actions.planned = migrate.planned != 0;
-  actions.told = by;
+  actions.detected_there = by;
   ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
 }
 
@@ -106,29 +106,20 @@ void Channel::use(Path& path, const Tick& tick) {
   ChannelEnd(end_, actions).use(path.id());
 }
 
-void Channel::carry(Path& path, const Tick& tick) {
-  const bool first = status() == Status::kConnecting;
-  const bool moved = &path != active();
-  const uint64_t moving_since = std::exchange(moving_since_, 0);
-  const bool home = is_home(path);
-  bool comes_home = false;
-  {
-    const OwnershipGuard owned(ownership_);
-    paths_.activate(path, owned);
-    spread({}, owned);
-    path.forget_probe();
-    end_.running();
-    retire_unfenced();
-    activity_.has_a_path();
-    search_.carries(tick.alive);
-    watchdog_.carries_on(activity_.progress());
-    comes_home = failback_.carries(path.id(), {home, moved, first, context_.resilient()}, tick.now);
-    if (!first) carries_on(moved, owned);
-    look_for_suspects(owned);
-    if (status() == Status::kFailed) return;
-    if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
-  }
-  carried(first, tick);
+// True: its traffic has come home.
+bool Channel::activate(Path& path, bool first, bool moved, const Tick& tick, Owned owned) {
+  ownership_.check(owned);
+  paths_.activate(path, owned);
+  spread({}, owned);
+  path.forget_probe();
+  retire_unfenced();
+  activity_.has_a_path();
+  search_.carries(tick.alive);
+  watchdog_.carries_on(activity_.progress());
+  return failback_.carries(path.id(), {is_home(path), moved, first, context_.resilient()}, tick.now);
+}
+
+void Channel::note_carried(const Path& path, bool first, uint64_t moving_since, bool comes_home) {
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(context_.process));
     return;
@@ -144,7 +135,7 @@ void Channel::carry(Path& path, const Tick& tick) {
 }
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {
-  Actions actions(*this, tick);
+  Actions actions(*this, tick, trace::DetectedBy::kPeer);
   ChannelEnd(end_, actions).on_use(message.epoch, message.path);
 }
 

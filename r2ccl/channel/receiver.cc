@@ -9,6 +9,7 @@
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl {
 
@@ -34,7 +35,7 @@ void Receiver::handle_greeting(wire::Type type, const control::Message& message,
 void Receiver::write_cts(Path& path, uint64_t message, Owned owned) {
   ownership_.check(owned);
   const size_t slot = message % wire::kRingLines;
-  const bool signal = must_signal(path);
+  const bool signal = signals_.due(path.posted);
   ++path.posted;
   const int error = path.data.post_write(
       Path::work(Path::kWorkCts, path.posted), &memory_->lines[slot], sizeof(wire::CtsLine), path.memory_lkey,
@@ -43,7 +44,7 @@ void Receiver::write_cts(Path& path, uint64_t message, Owned owned) {
     --path.posted;
     suspect_post(path, error, owned);
   } else if (signal) {
-    last_signaled_ = path.posted;
+    signals_.set(path.posted);
   }
 }
 
@@ -55,7 +56,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   const uint64_t message = receiving_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady) return nullptr;
-  if (!path->send_queue_room(2)) return no_room(*path, owned);
+  if (!path->send_queue_room(End::kRoomForCts)) return no_room(*path, owned);
   receiving_.ledger.open();
   request->channel = this;
   request->message = message;
@@ -76,8 +77,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   }
   line.check = wire::cts_check(line);
   activity_.opened_request();
-  receiving_.told = receiving_.ledger.received();
-  tests_waited_ = 0;
+  receiving_.tells();
   write_cts(*path, message, owned);  // when it fails the line is repeated after the migration
   return request;
 }
@@ -98,8 +98,10 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
       whole(outcome.message);
       [[fallthrough]];
     case Arrival::kSegment:
-      emit(trace::EventType::kSegmentDelivered, path.local_nic(), completion.byte_len, outcome.message,
-           path.id());
+      // Not emit(): this one is in the way of each message, and wants to be compiled in place.
+      trace::Writer::instance().emit(trace::EventType::kSegmentDelivered, uint16_t(path.local_nic()),
+                                     number(), completion.byte_len, outcome.message, path.id(),
+                                     uint32_t(peer_.process()));
       break;
     case Arrival::kDuplicate:
       emit(trace::EventType::kDuplicateDropped, path.local_nic(), 0, outcome.message, path.id());
@@ -113,10 +115,7 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
   }
 }
 
-void Receiver::whole(uint64_t message) {
-  if (receiving_.ledger.bytes(message) > peer_.copied_bytes() || peer_.copied_bytes() == 0)
-    waited_for_ = std::max(waited_for_, message + 1);
-}
+void Receiver::whole(uint64_t message) { receiving_.is_whole(message, peer_.copied_bytes()); }
 
 // One READ at a time, behind all that the path has brought so far.
 void Receiver::look_at_flush(Path& path, Owned owned) {
@@ -154,20 +153,15 @@ class Receiver::Host : public Actions {
     receiver.ownership_.check(owned);
   }
   bool peer_copies() const { return r_.peer_.copied_bytes() > 0; }
-  bool may_repeat() const {
-    return !r_.work_requests_open(owned_) && path_->send_queue_room(wire::kRingLines + 1);
-  }
-  void look() {
-    r_.drain_all(owned_);
-    for (int look = 0; look < kLooksAtFlush && !r_.unflushed_.empty(); ++look) r_.drain_all(owned_);
-  }
+  bool room(uint32_t wanted) const { return path_->send_queue_room(wanted); }
+  bool flushing(uint32_t id) const { return r_.carrying(id)->flush_under_way(); }
+  uint32_t posted() const { return path_->posted; }
+  uint32_t completed() const { return path_->completed; }
+  bool unflushed() const { return !r_.unflushed_.empty(); }
+  void look() { r_.drain_all(owned_); }
   void write_cts(uint64_t message) { r_.write_cts(*path_, message, owned_); }
   /// To prove the path it is signaled: only a QP that works completes it.
-  void write_ack(bool prove) {
-    if (prove ? r_.status() != Status::kReady : !path_->send_queue_room(1)) return;
-    r_.confirm(*path_, prove, owned_);
-    if (prove) r_.requested_at_ = path_->posted;
-  }
+  void write_ack(bool prove) { r_.confirm(*path_, prove, owned_); }
   void send_wait(uint64_t received) { r_.send(wire::Type::kAckQuery, wire::Received{received, 0}); }
   /// Over TCP: the queue pair may be the reason why the ACK is missing.
   void send_received(uint64_t received, uint16_t segments) {
@@ -185,23 +179,16 @@ void Receiver::waited(bool patient, Owned owned) {
   receiving_.waited(host, patient);
 }
 
-Path* Receiver::standing_still(Owned owned) const {
-  ownership_.check(owned);
-  if (!active()) return nullptr;
-  if (active()->flush_under_way()) return active();
-  for (Path* lane : lanes(owned))
-    if (lane->flush_under_way()) return lane;
-  const bool requested = requested_at_ != 0 && int32_t(active()->completed - requested_at_) < 0;
-  return requested || !active()->send_queue_room(2) ? active() : nullptr;
+uint32_t Receiver::standing_still(Owned owned) {
+  Host host(*this, owned);
+  return receiving_.standing_still(host);
 }
 
 void Receiver::confirm(Path& path, bool signaled, Owned owned) {
   ownership_.check(owned);
-  receiving_.told = receiving_.ledger.received();
-  tests_waited_ = 0;
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
-  staged = receiving_.told;
-  const bool signal = must_signal(path) || signaled;
+  staged = receiving_.tells();
+  const bool signal = signals_.due(path.posted) || signaled;
   ++path.posted;
   const int error = path.data.post_write(
       Path::work(Path::kWorkCts, path.posted), &staged, sizeof staged, path.memory_lkey,
@@ -211,16 +198,15 @@ void Receiver::confirm(Path& path, bool signaled, Owned owned) {
     --path.posted;
     suspect_post(path, error, owned);
   } else if (signal) {
-    last_signaled_ = path.posted;
+    signals_.set(path.posted);
   }
 }
 
 void Receiver::after_drain(Path& path, Owned owned) {
   ownership_.check(owned);
-  if (!path.carries() || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
-  const bool may_wait =
-      lacking(owned) && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
-  if (!may_wait) confirm(*active(), false, owned);
+  if (!path.carries() || !active()) return;
+  if (receiving_.ack_due(context_.strict_ack()) && active()->send_queue_room(1))
+    confirm(*active(), false, owned);
 }
 
 void Receiver::on_ack_query(uint64_t /*received*/, Owned owned) {
@@ -244,8 +230,8 @@ Result<TestOutcome> Receiver::test(Request& request) {
     }
     if (!receiving_.ledger.complete(request.message)) {
       if (status() == Status::kFailed) return error();
-      if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady &&
-          active() && active()->send_queue_room(1))
+      if (receiving_.ack_due_after_test(context_.strict_ack()) && status() == Status::kReady && active() &&
+          active()->send_queue_room(1))
         confirm(*active(), false, owned);
       nothing_new(owned);
       return TestOutcome{};
@@ -262,12 +248,9 @@ void Receiver::fill_ledger(wire::Fenced& fenced, Owned owned) {
 }
 
 void Receiver::carries_on(bool moved, Owned owned) {
-  const Path& path = *active();
-  if (moved) last_signaled_ = path.posted;
-  requested_at_ = 0;
+  if (moved) signals_.set(active()->posted);
   Host host(*this, owned);
-  // Where nothing has moved the lines are on their way, and repeated for good measure.
-  receiving_.carries_on(host, moved || path.send_queue_room(wire::kRingLines + 1));
+  receiving_.carries_on(host, moved);
 }
 
 }  // namespace r2ccl

@@ -26,7 +26,7 @@ class Receiver final : public Channel {
   void look_at_flush(Path& path, Owned) override;
   void fill_ledger(wire::Fenced& fenced, Owned) override;
   void carries_on(bool moved, Owned) override;
-  Path* standing_still(Owned) const override;
+  uint32_t standing_still(Owned) override;
   void waited(bool patient, Owned) override;
   bool lacking(Owned owned) const override {
     ownership_.check(owned);
@@ -45,24 +45,12 @@ class Receiver final : public Channel {
   void whole(uint64_t message);
   void write_cts(Path& path, uint64_t message, Owned);
   void confirm(Path& path, bool signaled, Owned);
-  bool owes_confirmation() const {
-    return context_.strict_ack() && receiving_.owes_ack() && waited_for_ > receiving_.told;
-  }
-  bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
-
-  // How long an ACK waits for a CTS entry to piggyback on, while messages are open and therefore tested for.
-  static constexpr uint32_t kTestsToWaitForLine = 16;
-  static constexpr uint64_t kMessagesToWaitForLine = 4;
-  // How long an answer waits for a flush, which takes a few microseconds where a NIC works.
-  static constexpr int kLooksAtFlush = 1000;
   /// What the protocol asks of the receiver: receiving.h.
   class Host;
-  ReceivingEndOf<wire::kRingLines> receiving_;
+  using End = ReceivingEndOf<wire::kRingLines>;
+  End receiving_;
   Unflushed unflushed_;
-  uint64_t waited_for_ = 0;     // the sender waits for its confirmation of a message before this one
-  uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait
-  uint32_t last_signaled_ = 0;  // Path::posted at the last signaled request
-  uint32_t requested_at_ = 0;   // Path::posted at the last request_retransmit; 0: none on this path
+  Signals signals_;  // of CTS entries and ACKs on the active path
 };
 
 }  // namespace r2ccl

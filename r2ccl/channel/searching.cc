@@ -45,8 +45,8 @@ class SenderPaths::SearchActions : public Channel::Actions {
 
   bool peer_owes() const { return s_.opening_.peer_owes(tick_.alive, Bounds::kPromptAnswerNs); }
   bool misses_a_path() { return s_.misses_a_path(s_.activity_.misses_a_path()); }
-  bool fence_waits() const { return s_.fence_waits(); }
-  bool opening_waits() const { return s_.opening_waits(); }
+  CallSight fence_call() const { return s_.fence_call(); }
+  CallSight opening_call() const { return s_.opening_call(); }
 
  private:
   SenderPaths& s_;
@@ -74,23 +74,27 @@ void SenderPaths::no_path_works() {
                  "; the peer process is alive. Seen: " + what_failed()});
 }
 
-// What this channel waits for is a driver call that others' calls on the same NIC are still before: as long
-// as those get on, time says nothing of any path.
-bool SenderPaths::is_queued(int nic, const JobPtr& job) const {
-  return job && !job->done() && context_.workers->queued(nic, *job);
+CallSight SenderPaths::see_call(int nic, const JobPtr& job) const {
+  CallSight seen;
+  if (!job) return seen;
+  seen.given = true;
+  seen.done = job->done();
+  seen.queued = context_.workers->queued(nic, *job);
+  return seen;
 }
 
-bool SenderPaths::fence_waits() const {
-  if (const Path* path = paths_.find(end_.leaving())) return is_queued(path->local_nic(), path->job);
+// On a path that was given up before, its destruction.
+CallSight SenderPaths::fence_call() const {
+  if (const Path* path = paths_.find(end_.leaving())) return see_call(path->local_nic(), path->job);
   const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
-  return destruction && is_queued(destruction->nic, destruction->job);
+  return destruction ? see_call(destruction->nic, destruction->job) : CallSight();
 }
 
-bool SenderPaths::opening_waits() const {
-  if (!opening_.under_way()) return false;
-  if (const PathHalf* half = halves_.find(opening_.path())) return is_queued(half->local, half->job);
+// A half that is being made is no path yet.
+CallSight SenderPaths::opening_call() const {
+  if (const PathHalf* half = halves_.find(opening_.path())) return see_call(half->local, half->job);
   const Path* path = paths_.find(opening_.path());
-  return path && is_queued(path->local_nic(), path->job);
+  return path ? see_call(path->local_nic(), path->job) : CallSight();
 }
 
 }  // namespace r2ccl

@@ -106,23 +106,14 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
 }
 
 void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
-  std::vector<Path*> over;
-  std::vector<balance::LaneShare> parts;
-  const auto add = [&](Path* path, const balance::LaneShare& part) {
-    if (!path || part.share <= 0) return;
-    over.push_back(path);
-    parts.push_back(part);
-  };
-  if (!shares.empty()) add(active(), shares[0]);
-  for (size_t i = 0; i < lanes(owned).size() && i + 1 < shares.size(); ++i)
-    add(lanes(owned)[i], shares[i + 1]);
-  if (over.size() == 1 && over[0] == active()) over.clear();
-  if (over == spread_over_ &&
-      std::equal(parts.begin(), parts.end(), parts_.begin(), parts_.end(), balance::alike))
-    return;
-  spread_over_ = std::move(over);
-  parts_ = std::move(parts);
-  splitter_.set(parts_);
+  std::vector<uint32_t> carriers{active() ? active()->id() : 0};
+  for (const Path* lane : lanes(owned)) carriers.push_back(lane->id());
+  balance::Spread next = balance::spread(carriers, shares);
+  if (next == spread_) return;
+  spread_ = std::move(next);
+  spread_over_.clear();
+  for (const uint32_t path : spread_.over) spread_over_.push_back(carrying(path));
+  splitter_.set(spread_.parts);
 }
 
 struct Sender::Messages {
@@ -238,6 +229,10 @@ class Sender::Host : public Actions {
     if (everywhere) s_.drain_all(owned_);
     s_.read_confirmation(owned_);
   }
+  bool under_way(uint32_t id) const {
+    const Path& path = *s_.carrying(id);
+    return path.posted != path.completed;
+  }
   void send_ack_query() { s_.send(wire::Type::kAckQuery, wire::Received{s_.sending_.ledger.confirmed(), 0}); }
 
  private:
@@ -316,12 +311,9 @@ bool Sender::lacking(Owned owned) const {
   });
 }
 
-Path* Sender::standing_still(Owned owned) const {
-  ownership_.check(owned);
-  if (active() && active()->posted != active()->completed) return active();
-  for (Path* lane : lanes(owned))
-    if (lane->posted != lane->completed) return lane;
-  return nullptr;
+uint32_t Sender::standing_still(Owned owned) {
+  Host host(*this, owned);
+  return sending_.standing_still(host);
 }
 
 Path* Sender::replay_on(const Request& request, Owned owned) const {
@@ -349,9 +341,8 @@ struct Sender::MessagesToSend : Messages {
   void send_again(uint64_t message, uint32_t segment) {
     Request& request = sender.requests_[message % wire::kRingLines];
     Path* path = sender.replay_on(request, owned);
-    // Should it fail, too, then this is sent when that one has been left.
     request.parts[segment].path = path->id();
-    if (path->failure || !sender.write(*path, request, segment, owned)) return;
+    if (!is_sent_now(path->failure.has_value()) || !sender.write(*path, request, segment, owned)) return;
     ++again;
     bytes += request.parts[segment].bytes;
   }

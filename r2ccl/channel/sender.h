@@ -22,7 +22,7 @@ class Sender final : public SenderPaths {
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_data_sent(Path& path, uint32_t detail, Owned) override;
   void carries_on(bool moved, Owned) override;
-  Path* standing_still(Owned) const override;
+  uint32_t standing_still(Owned) override;
   void spread(std::span<const balance::LaneShare> shares, Owned) override;
   bool rests(const Path& path, Owned) const override;
   bool lacking(Owned) const override;
@@ -71,8 +71,8 @@ class Sender final : public SenderPaths {
   SendingEndOf<wire::kRingLines> sending_;
   uint64_t lines_read_ = 0;  // the ACKs of entries before this one have been read
   balance::Splitter splitter_;
-  std::vector<balance::LaneShare> parts_;  // of the splitter's lanes
-  std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
+  balance::Spread spread_;          // the splitter's lanes
+  std::vector<Path*> spread_over_;  // … their paths; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
   wire::CtsLine line_{};  // the one that post() has read: on the stack it would cost aligning that
 };

@@ -65,9 +65,9 @@ class SenderPaths : public Channel {
 
   // --- choosing
   class SearchActions;
-  bool is_queued(int nic, const JobPtr& job) const;
-  bool fence_waits() const;
-  bool opening_waits() const;
+  CallSight see_call(int nic, const JobPtr& job) const;
+  CallSight fence_call() const;
+  CallSight opening_call() const;
   void no_path_works();
 
   // --- home

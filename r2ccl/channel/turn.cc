@@ -129,21 +129,6 @@ Urgency Channel::act(TurnAct act, const Tick& tick) {
   return Urgency::kBusy;
 }
 
-Urgency Channel::step_after_error(const Tick& tick) {
-  say_last_word();
-  if (gives_set_up_up(active() != nullptr, end_.epoch())) give_set_up_up(tick);
-  switch (after_failure({greeted_, outage_.lasts(), outage_.is_in_vain(tick.now)})) {
-    case AfterFailure::kStays:
-      break;
-    case AfterFailure::kRestore:
-      step_outage(tick);
-      break;
-    case AfterFailure::kHangUp:
-      hang_up();
-  }
-  return urgency_of_ended(outage_.lasts());
-}
-
 Urgency Channel::urgency(const TurnSight& turn, bool settles, const Tick& tick) const {
   UrgencySight seen{turn};
   seen.settles = settles;

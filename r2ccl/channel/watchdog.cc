@@ -18,11 +18,6 @@ class Channel::WatchActions : public Channel::Actions {
   uint64_t progress() const { return c_.activity_.progress(); }
   bool polled_in_vain() const { return c_.activity_.asks_now(); }
   bool waits() const { return c_.activity_.waits() || c_.awaited(); }
-  std::vector<uint32_t> lanes() const {
-    std::vector<uint32_t> ids;
-    for (const Path* lane : c_.paths_.lanes()) ids.push_back(lane->id());
-    return ids;
-  }
   ProbeSight probe(uint32_t id) {
     Path& path = *c_.paths_.find(id);
     return c_.see_probe(
@@ -31,8 +26,7 @@ class Channel::WatchActions : public Channel::Actions {
   uint64_t probe_age(uint32_t id) const { return c_.paths_.find(id)->probe_age(tick_.alive); }
   uint32_t stands_still() const {
     const OwnershipGuard owned(c_.ownership_);
-    const Path* still = c_.active() ? c_.standing_still(owned) : nullptr;
-    return still ? still->id() : 0;
+    return c_.standing_still(owned);
   }
   bool marked_failed() const { return c_.suspected_.load(std::memory_order_acquire); }
 
@@ -49,12 +43,25 @@ class Channel::WatchActions : public Channel::Actions {
     const OwnershipGuard owned(c_.ownership_);
     if (c_.active()) c_.drain(*c_.active(), owned);
     for (Path* lane : c_.paths_.lanes()) c_.drain(*lane, owned);
-    return c_.work_requests_open(owned);
+    return c_.standing_still(owned) != 0;
   }
   void begin_probe(uint32_t id) { c_.paths_.find(id)->probe(tick_.alive); }
   void begin_full_probe(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }
   void forget_probe(uint32_t id) { c_.paths_.find(id)->forget_probe(); }
-  void leave_silent(uint32_t id) { c_.leave_silent(*c_.paths_.find(id), tick_); }
+  using Actions::hear;
+  void hear(uint32_t id) {
+    failed_ = c_.paths_.find(id)->probe_state() == ProbeState::kFailed;
+    hear();
+  }
+  bool still_carries(uint32_t id) const { return carries_traffic() && c_.carrying(id) != nullptr; }
+  void leave_silent(uint32_t id) {
+    Path& path = *c_.paths_.find(id);
+    c_.emit(trace::EventType::kProbeFailed, path.local_nic(), id);
+    c_.begin_migration(path, trace::DetectedBy::kWatchdog,
+                       failed_ ? "stalled, and a probe failed: " + verbs::describe(path.probe_status)
+                               : "stalled, and a probe is not answered",
+                       tick_);
+  }
   void leave_standing_still(uint32_t id) {
     c_.begin_migration(*c_.paths_.find(id), trace::DetectedBy::kWatchdog,
                        "its QP makes no progress although the rail works", tick_);
@@ -69,6 +76,9 @@ class Channel::WatchActions : public Channel::Actions {
     const OwnershipGuard owned(c_.ownership_);
     if (active() == path && c_.status() == Status::kReady) c_.waited(patient, owned);
   }
+
+ private:
+  bool failed_ = false;  // the probe of the path that is about to be left
 };
 
 void Channel::step_watchdog(const Tick& tick) {
@@ -79,38 +89,13 @@ void Channel::step_watchdog(const Tick& tick) {
 
 // What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
-  on_socket(tick);  // a peer that closed has said so before its QPs went
-  if (!turn::carries(sight(tick))) return;
-  Path* path = nullptr;
-  std::optional<Path::Failure> reason;
-  {
-    const OwnershipGuard owned(ownership_);
-    look_for_suspects(owned);
-    for (auto& it : paths_)
-      if (!path && it->carries() && it->failure) path = it.get(), reason = it->failure;
-    if (!path) advance(Status::kReady);
-  }
-  if (path) begin_migration(*path, reason->by, reason->why, tick);
-}
-
-// Silent, and its probe has failed or is not answered.
-void Channel::leave_silent(Path& path, const Tick& tick) {
-  const bool failed = path.probe_state() == ProbeState::kFailed;
-  const uint32_t id = path.id();
-  on_socket(tick);
-  if (!turn::carries(sight(tick)) || carrying(id) != &path) return;
-  emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-  begin_migration(path, trace::DetectedBy::kWatchdog,
-                  failed ? "stalled, and a probe failed: " + verbs::describe(path.probe_status)
-                         : "stalled, and a probe is not answered",
-                  tick);
+  Actions actions(*this, tick);
+  ChannelEnd(end_, actions).leave_marked();
 }
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
-  const int timeout = context_.config.ib_timeout;
-  const uint64_t resend = timeout == 0 ? ~uint64_t{0} : uint64_t{4096} << timeout;
-  if (const auto took = path.told_time(resend))
+  if (const auto took = path.told_time(resend_after(context_.config.ib_timeout)))
     probe_times_->answered(path.local_nic(), path.remote_nic(), *took, tick.alive);
   return state;
 }

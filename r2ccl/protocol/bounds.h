@@ -7,6 +7,12 @@
 
 namespace r2ccl {
 
+/// A queue pair with this Local ACK Timeout (NCCL_IB_TIMEOUT) sends a packet again that was not acknowledged
+/// for so long: what then comes back may be the answer to either. 0: it never does.
+constexpr uint64_t resend_after(int ib_timeout) {
+  return ib_timeout == 0 ? ~uint64_t{0} : uint64_t{4096} << ib_timeout;
+}
+
 struct Bounds {
   uint64_t fail;   ///< R2CC_FAIL_BOUND_MS: without a path for so long, a channel fails
   uint64_t probe;  ///< R2CC_PROBE_MS: no probe is taken for lost earlier

@@ -40,6 +40,13 @@ TEST(Bounds, in_a_search_untried_rails_share_the_time_that_is_left) {
   EXPECT_EQ(kUsual.first_probe(400 * kMs, 0, 10), 32 * kMs) << "nor less than a first one needs";
 }
 
+TEST(Bounds, a_queue_pair_sends_again_after_4_microseconds_times_a_power_of_two_or_never) {
+  EXPECT_EQ(resend_after(1), 8192u);
+  EXPECT_EQ(resend_after(18), 1'073'741'824u);
+  EXPECT_EQ(resend_after(31), 8'796'093'022'208u);
+  EXPECT_EQ(resend_after(0), ~uint64_t{0});
+}
+
 TEST(Retirement, a_nic_may_access_buffers_until_its_driver_or_the_kernel_says_that_it_does_not) {
   EXPECT_TRUE(Retirement::may_access(false, false, false));
   EXPECT_FALSE(Retirement::may_access(true, false, false));

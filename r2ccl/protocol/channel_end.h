@@ -15,9 +15,20 @@
 //   opening_over(nic)         sender: the path that is being opened over that NIC of this end, 0: none
 //   another_stands_by(path)   there is a standby path other than this one
 //   may_leave()               false: the channel has failed, or has no path
+//   carries_traffic()         there is an active path, none is being left, and nothing is over
+//   any_marked()              something that carries is marked failed (as of look_for_marked())
+//   failed()                  the channel has
+//   is_over(path)             sender: it waits for nothing that this lane has carried (sent.h)
 // and carries out:
+//   owning(f)                 f(), as the owner of messages and paths
 //   leaving(path, target)     records the reason, before anything happens
-//   fence(path, tell)         fences the path that is left; `tell`: and sends kMigrate
+//   told(path)                … that the peer has, which leaves it
+//   hear()                    takes in what the peer has said
+//   as_marked(path)           it is left for the reason for which it was marked
+//   begin_fence(path)         the migration begins: nothing is posted any more, and clocks start. False, and
+//                             nothing happens: the channel has failed or is closed
+//   take_out(path)            it is none of the paths that carry any more
+//   stop(path)                has it moved to ERR, which may take long
 //   fence_given_up(path)      fences a path that was given up before
 //   prove_anew(path)          probes it with a whole packet, whatever was asked before
 //   mark(path)                marks it failed
@@ -29,9 +40,12 @@
 //   home_may_work()           a NIC of the home rail is back: it is tried soon
 //   rails_changed()           there may be a rail for a standby path that was not there before
 //   lane(path)                it carries segments beside the active path
-//   stand_by(path)            it no longer does. False, and nothing changes: it is marked failed, or the
-//                             sender still waits for something that it carried (sent.h)
-//   carry(path)               it is the active path from here on; missing segments are retransmitted
+//   stand_by(path)            it no longer does
+//   activate(path, first, moved)   it is the active path, the channel's first, another one than before
+//   carries_on(moved)         missing segments are retransmitted, or CTS entries repeated
+//   look_for_marked()         looks whether anything that carries is marked failed
+//   resume()                  posts are allowed. False: the channel has failed or is closed
+//   carried(path, first)      traffic flows
 //   send_migrate(path), send_drop(path), send_use(path), send_lane(path), send_rest(path)
 //   send_fenced(stopped)      receiver: with its ledger
 // sending.h and receiving.h have what only one of the ends does.
@@ -68,6 +82,22 @@ class ChannelEnd {
     host_.leaving(path, target);
     end_.leave(path, target);
     fence(path, true);
+  }
+  /// Something that carries is marked failed, and none is being left. The peer is heard first: one that has
+  /// closed has said so before its queue pairs went.
+  void leave_marked() {
+    host_.hear();
+    if (!host_.carries_traffic()) return;
+    const uint32_t path = host_.owning([&] {
+      host_.look_for_marked();
+      const uint32_t marked = first_marked();
+      if (marked != 0)
+        host_.as_marked(marked);
+      else
+        host_.resume();
+      return marked;
+    });
+    if (path != 0) leave(path);
   }
   /// A path that carries traffic has failed: it is left now, or as soon as the migration under way is over.
   void mark_failed(uint32_t path) {
@@ -111,7 +141,7 @@ class ChannelEnd {
   /// anything is posted: if this path then fails, that belongs to the next epoch.
   void use(uint32_t path) {
     if (end_.sender()) host_.send_use(path);
-    host_.carry(path);
+    carry(path);
   }
   /// This end has fenced the path that is left, perhaps after cannot_fence().
   void fenced() {
@@ -136,7 +166,7 @@ class ChannelEnd {
   }
   /// A lane becomes a standby path; if there is another one, it is given up. False: not yet.
   bool rest_lane(uint32_t path) {
-    if (!host_.stand_by(path)) return false;
+    if (!stand_by(path)) return false;
     host_.send_rest(path);
     if (host_.another_stands_by(path)) host_.drop(path, true);
     return true;
@@ -148,6 +178,7 @@ class ChannelEnd {
     switch (
         end_.peer_leaves(host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1, path, carries(path))) {
       case MigrateReply::kFenceActive:
+        host_.told(path);
         return fence(path, false);
       case MigrateReply::kFenceGivenUp:
         return host_.fence_given_up(path);
@@ -203,17 +234,50 @@ class ChannelEnd {
     if (!end_.sender() && host_.state(path) == PathState::kStandby) host_.lane(path);
   }
   void on_rest(uint32_t path) {  // if it is marked failed, the sender is being told
-    if (!end_.sender() && host_.state(path) == PathState::kLane) (void)host_.stand_by(path);
+    if (!end_.sender() && host_.state(path) == PathState::kLane) (void)stand_by(path);
   }
 
  private:
-  // If no path carries traffic any more, the sender probes those that may take over: whether they work is
-  // known by the time the ledgers have been exchanged.
+  // The peer is told before the path is stopped, which takes longer; `tell`: it has not told this end. If no
+  // path carries traffic any more, the sender probes those that may take over: whether they work is known by
+  // the time the ledgers have been exchanged.
   void fence(uint32_t path, bool tell) {
-    host_.fence(path, tell);
-    if (!end_.sender() || host_.active() != 0) return;
+    const bool begun = host_.owning([&] {
+      if (!host_.begin_fence(path)) return false;
+      if (tell) host_.send_migrate(path);
+      host_.take_out(path);
+      host_.stop(path);
+      return true;
+    });
+    if (!begun || !end_.sender() || host_.active() != 0) return;
     for (const uint32_t other : host_.paths())
       if (const auto state = host_.state(other); state && may_take_over(*state)) host_.prove_anew(other);
+  }
+  // What the receiver lacks is sent before the program may post. If something that carries is marked failed,
+  // perhaps by that, nothing is posted before it has been left.
+  void carry(uint32_t path) {
+    const bool first = !host_.connected(), moved = path != host_.active();
+    const bool goes_on = host_.owning([&] {
+      host_.activate(path, first, moved);
+      end_.running();
+      if (!first) host_.carries_on(moved);
+      host_.look_for_marked();
+      return !host_.failed() && (host_.any_marked() || host_.resume());
+    });
+    if (goes_on) host_.carried(path, first);
+  }
+  // False, and nothing changes: it is left soon, or something that it carried is still waited for.
+  bool stand_by(uint32_t path) {
+    return host_.owning([&] {
+      if (host_.marked_failed(path) || !host_.is_over(path)) return false;
+      host_.stand_by(path);
+      return true;
+    });
+  }
+  uint32_t first_marked() {
+    for (const uint32_t path : host_.paths())
+      if (carries(path) && host_.marked_failed(path)) return path;
+    return 0;
   }
   void rails_back(bool home) {
     if (home) host_.home_may_work();

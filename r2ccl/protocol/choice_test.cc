@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -63,15 +64,67 @@ struct Host {
     has.erase(path);
   }
   void send_use(uint32_t path) { note("say", path); }
-  void carry(uint32_t path) { note("carry", path); }
+  bool connected() const { return is_connected; }
+  bool any_marked() const { return has_marked; }
+  bool failed() const { return has_failed; }
+  bool is_over(uint32_t) const { return over; }
+  template <typename F>
+  auto owning(F&& f) {
+    owns = true;
+    const auto result = f();
+    owns = false;
+    return result;
+  }
+  void activate(uint32_t path, bool first, bool moved) {
+    note("carry", path);
+    was_first = first, was_moved = moved;
+  }
+  void carries_on(bool) { detail("carries on", is_active); }
+  void look_for_marked() { detail("look for marked", is_active); }
+  bool resume() {
+    detail("resume", is_active);
+    return resumes;
+  }
+  void carried(uint32_t path, bool) {
+    EXPECT_FALSE(owns);
+    detail("carried", path);
+  }
+  void stand_by(uint32_t path) { note("stand by", path); }
+  void send_rest(uint32_t path) { note("rest", path); }
+  bool another_stands_by(uint32_t) const { return false; }
+  void detail(const char* what, uint32_t path) {
+    if (in_detail) note(what, path);
+  }
+  bool in_detail = false, owns = false, begins = true, over = true, resumes = true;
+  bool is_connected = true, has_marked = false, has_failed = false, was_first = false, was_moved = false;
   // What a choice never does.
   bool may_leave() const { return true; }
   void leaving(uint32_t, uint32_t) {}
-  void fence(uint32_t path, bool) {
-    note("fence", path);
+  void told(uint32_t path) { note("told", path); }
+  void hear() {
+    did.push_back("hear");
+    has_traffic = has_traffic && !closes_when_heard;
+  }
+  bool carries_traffic() const { return has_traffic; }
+  bool has_traffic = true, closes_when_heard = false;
+  void as_marked(uint32_t path) { note("as marked", path); }
+  bool begin_fence(uint32_t path) {
+    EXPECT_TRUE(owns);
+    detail("begin", path);
+    return begins;
+  }
+  void send_migrate(uint32_t path) { detail("migrate", path); }
+  void take_out(uint32_t path) {
+    detail("take out", path);
     has.at(path).state = PathState::kFencing;
     if (is_active == path) is_active = 0;
   }
+  void stop(uint32_t path) {
+    EXPECT_TRUE(owns);
+    note("fence", path);
+  }
+  void fence_given_up(uint32_t path) { note("fence given up", path); }
+  void send_drop(uint32_t path) { note("send drop", path); }
   void prove_anew(uint32_t path) { note("prove anew", path); }
   void opening_refused(uint32_t path) {
     note("opening fails", path);
@@ -213,6 +266,137 @@ TEST(PathFailed, what_carries_is_left_and_what_may_take_over_is_asked_unless_ano
   MigrationEnd receivers(false);
   ChannelEnd(receivers, receiver).path_failed(1);
   EXPECT_EQ(receiver.did, (Did{"fence 1"})) << "the sender chooses";
+}
+
+TEST(Fence, the_peer_is_told_before_the_path_is_stopped_and_others_are_asked_afterwards) {
+  Host host = with_paths();
+  host.in_detail = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave(1);
+  EXPECT_EQ(host.did, (Did{"begin 1", "migrate 1", "take out 1", "fence 1", "prove anew 2", "prove anew 3"}));
+}
+
+TEST(Fence, a_peer_that_leaves_a_path_is_not_told_of_it) {
+  Host host = with_paths();
+  host.in_detail = true;
+  MigrationEnd end(false);
+  ChannelEnd(end, host).on_migrate(1, 1);
+  EXPECT_EQ(host.did, (Did{"told 1", "begin 1", "take out 1", "fence 1"}));
+}
+
+TEST(Fence, a_channel_that_has_failed_meanwhile_fences_nothing) {
+  Host host = with_paths();
+  host.in_detail = true;
+  host.begins = false;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave(1);
+  EXPECT_EQ(host.did, (Did{"begin 1"}));
+}
+
+TEST(LeaveMarked, the_peer_is_heard_and_then_the_first_that_is_marked_is_left) {
+  Host host = with_paths();
+  host.has.at(1).failed = host.has.at(2).failed = host.has.at(5).failed = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave_marked();
+  EXPECT_EQ(host.did, (Did{"hear", "as marked 1", "fence 1", "prove anew 2", "prove anew 3"}));
+  Host lane = with_paths();
+  lane.has.at(2).failed = true;
+  MigrationEnd other(true);
+  ChannelEnd(other, lane).leave_marked();
+  EXPECT_EQ(lane.did, (Did{"hear", "as marked 2", "fence 2"}));
+}
+
+TEST(LeaveMarked, not_when_the_peer_has_closed) {
+  Host host = with_paths();
+  host.has.at(1).failed = true;
+  host.closes_when_heard = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave_marked();
+  EXPECT_EQ(host.did, (Did{"hear"}));
+  EXPECT_EQ(end.phase(), Phase::kRunning);
+}
+
+TEST(LeaveMarked, posts_are_allowed_again_where_nothing_is_marked_any_more) {
+  Host host = with_paths();
+  host.in_detail = true;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).leave_marked();
+  EXPECT_EQ(host.did, (Did{"hear", "look for marked 1", "resume 1"}));
+}
+
+TEST(Carry, what_is_missing_is_sent_before_the_program_may_post) {
+  Host host{{{2, {}}}, {}};
+  host.in_detail = true;
+  MigrationEnd end = choosing();
+  ChannelEnd(end, host).use(2);
+  EXPECT_EQ(host.did,
+            (Did{"say 2", "carry 2", "carries on 0", "look for marked 0", "resume 0", "carried 2"}));
+  EXPECT_EQ(end.phase(), Phase::kRunning);
+  EXPECT_TRUE(host.was_moved);
+  EXPECT_FALSE(host.was_first);
+}
+
+TEST(Carry, a_receiver_says_nothing_of_it) {
+  Host host{{{2, {}}}, {}};
+  MigrationEnd end(false);
+  ChannelEnd(end, host).use(2);
+  EXPECT_EQ(host.did, (Did{"carry 2"}));
+}
+
+TEST(Carry, the_active_path_goes_on_where_a_lane_was_left) {
+  Host host{{{2, {.state = PathState::kActive}}}, {}, 2};
+  host.in_detail = true;
+  MigrationEnd end = choosing();
+  ChannelEnd(end, host).use(2);
+  EXPECT_FALSE(host.was_moved);
+  EXPECT_EQ(host.did[2], "carries on 2");
+}
+
+TEST(Carry, nothing_is_missing_when_the_first_path_carries) {
+  Host host{{{2, {}}}, {}};
+  host.in_detail = true;
+  host.is_connected = false;
+  MigrationEnd end(true);
+  ChannelEnd(end, host).use(2);
+  EXPECT_EQ(host.did, (Did{"say 2", "carry 2", "look for marked 0", "resume 0", "carried 2"}));
+  EXPECT_TRUE(host.was_first);
+}
+
+TEST(Carry, nothing_is_posted_while_something_that_carries_is_to_be_left) {
+  Host host{{{2, {}}}, {}};
+  host.in_detail = true;
+  host.has_marked = true;
+  MigrationEnd end = choosing();
+  ChannelEnd(end, host).use(2);
+  EXPECT_EQ(host.did, (Did{"say 2", "carry 2", "carries on 0", "look for marked 0", "carried 2"}));
+}
+
+TEST(Carry, a_channel_that_has_failed_carries_nothing) {
+  for (const bool by_then : {true, false}) {
+    Host host{{{2, {}}}, {}};
+    host.in_detail = true;
+    host.has_failed = by_then;
+    host.resumes = false;
+    MigrationEnd end = choosing();
+    ChannelEnd(end, host).use(2);
+    EXPECT_NE(host.did.back(), "carried 2");
+    EXPECT_EQ(std::count(host.did.begin(), host.did.end(), "resume 0"), by_then ? 0 : 1);
+  }
+}
+
+TEST(RestLane, unless_it_is_marked_failed_or_something_is_still_waited_for) {
+  Host host = with_paths();
+  MigrationEnd end(true);
+  EXPECT_TRUE(ChannelEnd(end, host).rest_lane(2));
+  EXPECT_EQ(host.did, (Did{"stand by 2", "rest 2"}));
+  Host failed = with_paths();
+  failed.has.at(2).failed = true;
+  EXPECT_FALSE(ChannelEnd(end, failed).rest_lane(2));
+  EXPECT_TRUE(failed.did.empty());
+  Host waits = with_paths();
+  waits.over = false;
+  EXPECT_FALSE(ChannelEnd(end, waits).rest_lane(2));
+  EXPECT_TRUE(waits.did.empty());
 }
 
 TEST(PathFailed, what_carries_is_marked_while_another_is_left) {

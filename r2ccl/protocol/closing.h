@@ -2,6 +2,30 @@
 // The end of a channel, in time: how long what was sent from copies may settle before this end closes, what
 // is still waited for when the peer has closed, and how long a closed end answers a peer that has not. Pure;
 // all times are CLOCK_MONOTONIC in nanoseconds.
+//
+// A Host answers, where Closing says what is done in which order:
+//   sender(), greeted()
+//   torn_down()           the queue pairs are destroyed, or their drivers do not answer
+//   connected(), outage() the control connection stands; it is broken
+//   lacks()               a request is open that what was seen so far does not complete
+//   for_nic_alone()       … and the receiver has everything: the NIC has not said so
+//   has_path(), epoch()   for gives_set_up_up()
+//   see_failure()         a FailureSight
+// and carries out:
+//   owning(f)             f(), as the owner of messages and paths
+//   say_last_word()       what last_word() says, once
+//   hang_up()             closes the control connection, for good
+//   end_connection()      … when what was said has been written
+//   give_halves_up()      of paths that are being made
+//   leave_paths()         all of them, for good: their queue pairs are destroyed
+//   closed()              nothing may be posted or tested any more
+//   take_halves()         those that are made by now
+//   release()             the program may have its buffers back
+//   restore()             the control connection, if it is broken
+//   look()                takes in all that has come
+//   nothing_is_sent()     no NIC of this end reads a buffer any more
+//   lost()                fails: the peer has closed while messages were open
+//   give_set_up_up()
 #pragma once
 
 #include <algorithm>
@@ -123,7 +147,62 @@ class Closing {
     return waited <= kLingerNs ? Lacking::kWait : Lacking::kLost;
   }
 
+  /// In each turn, when the peer has closed. True: nothing is awaited.
+  template <class Host>
+  bool step_after_peer(Host& host, uint64_t now) {
+    return host.owning([&] {
+      host.look();  // what it delivered before
+      switch (look(now, host.lacks(), host.for_nic_alone())) {
+        case Lacking::kNothing:
+          return true;
+        case Lacking::kWait:
+          return false;
+        case Lacking::kLeave:  // until its own queue pair is gone the NIC reads the buffer again and again
+          host.leave_paths();
+          if (host.torn_down()) host.nothing_is_sent();
+          return false;
+        case Lacking::kLost:
+          host.lost();
+      }
+      return false;
+    });
+  }
+
+  // --- this end has failed
+  /// In each turn.
+  template <class Host>
+  void step_after_error(Host& host) {
+    host.say_last_word();
+    if (gives_set_up_up(host.has_path(), host.epoch())) host.give_set_up_up();
+    switch (after_failure(host.see_failure())) {
+      case AfterFailure::kStays:
+        break;
+      case AfterFailure::kRestore:
+        return host.restore();
+      case AfterFailure::kHangUp:
+        host.hang_up();
+    }
+  }
+
   // --- this end is closed
+  /// In each turn. The last word comes before the queue pairs go, buffers are given back after that, and the
+  /// connection ends last, for the peer may ask again. False: it is still torn down.
+  template <class Host>
+  bool step(Host& host, uint64_t now) {
+    if (!begun_) close(host, now);
+    host.take_halves();
+    if (!released_) {
+      if (!host.torn_down()) return false;
+      released_ = true;
+      host.release();
+    }
+    host.restore();
+    if (may_end(now, host.connected(), host.outage())) {
+      host.end_connection();
+      finish();
+    }
+    return true;
+  }
   bool begun() const { return begun_; }
   void begin(uint64_t now) {
     begun_ = true;
@@ -139,7 +218,21 @@ class Closing {
   void finish() { finished_ = true; }
 
  private:
+  template <class Host>
+  void close(Host& host, uint64_t now) {
+    host.owning([&] {
+      host.say_last_word();
+      if (hangs_up(host.sender(), host.greeted())) host.hang_up();
+      host.give_halves_up();
+      host.leave_paths();
+      begin(now);  // not before: should memory be short, all of it is done once more
+      host.closed();
+      return true;
+    });
+  }
+
   bool peer_closed_ = false, told_ = false, begun_ = false, finished_ = false;
+  bool released_ = false;  // the program may have its buffers back
   bool answered_ = false;  // the receiver, a question, since it settles
   uint64_t settles_since_ = 0, settles_until_ = 0;
   uint64_t lacking_since_ = 0;

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+#include <string>
+#include <utility>
+
 #include "r2ccl/protocol/unanswered.h"
 
 namespace r2ccl {
@@ -200,6 +204,161 @@ TEST(AfterFailure, set_up_is_given_up_only_where_nothing_was_carried) {
   EXPECT_TRUE(gives_set_up_up(false, 0));
   EXPECT_FALSE(gives_set_up_up(true, 0));
   EXPECT_FALSE(gives_set_up_up(false, 1)) << "it had a path";
+}
+
+/// Writes down what is done.
+struct Host {
+  std::string did;
+  bool is_sender = true, is_greeted = true, is_torn_down = true, is_connected = true, is_broken = false;
+  bool is_lacking = false, nic_alone = false, path = true, owns = false;
+  uint32_t epochs = 0;
+  FailureSight failure;
+
+  template <typename F>
+  bool owning(F&& f) {
+    owns = true;
+    const bool result = f();
+    owns = false;
+    return result;
+  }
+  bool sender() const { return is_sender; }
+  bool greeted() const { return is_greeted; }
+  bool torn_down() const { return is_torn_down; }
+  bool connected() const { return is_connected; }
+  bool outage() const { return is_broken; }
+  bool lacks() const { return is_lacking; }
+  bool for_nic_alone() const { return nic_alone; }
+  bool has_path() const { return path; }
+  uint32_t epoch() const { return epochs; }
+  FailureSight see_failure() const { return failure; }
+  void say_last_word() { did += "word "; }
+  void hang_up() { did += "hang-up "; }
+  void end_connection() { did += "end "; }
+  void give_halves_up() { did += "halves "; }
+  void leave_paths() {
+    EXPECT_TRUE(owns);
+    did += "leave ";
+  }
+  void closed() { did += "closed "; }
+  void take_halves() { did += "take "; }
+  void release() { did += "release "; }
+  void restore() { did += "restore "; }
+  void look() { did += "look "; }
+  void nothing_is_sent() { did += "nothing-sent "; }
+  void lost() { did += "lost "; }
+  void give_set_up_up() { did += "give-up "; }
+  std::string what() { return std::exchange(did, {}); }
+};
+
+TEST(ClosingStep, says_its_last_word_before_its_queue_pairs_go_and_gives_buffers_back_after_that) {
+  Closing closing;
+  Host host;
+  host.is_torn_down = false;
+  EXPECT_FALSE(closing.step(host, kBegin));
+  EXPECT_EQ(host.what(), "word halves leave closed take ");
+  EXPECT_TRUE(closing.begun());
+  EXPECT_FALSE(closing.step(host, kBegin + 1));
+  EXPECT_EQ(host.what(), "take ");
+  host.is_torn_down = true;
+  EXPECT_TRUE(closing.step(host, kBegin + 2));
+  EXPECT_EQ(host.what(), "take release restore ");
+  EXPECT_TRUE(closing.step(host, kBegin + 3));
+  EXPECT_EQ(host.what(), "take restore ") << "once";
+  EXPECT_FALSE(closing.finished());
+  closing.peer_has_closed();
+  EXPECT_TRUE(closing.step(host, kBegin + 4));
+  EXPECT_EQ(host.what(), "take restore end ");
+  EXPECT_TRUE(closing.finished());
+}
+
+TEST(ClosingStep, the_time_for_the_peer_begins_when_it_is_closed) {
+  Closing closing;
+  Host host;
+  (void)closing.step(host, kBegin);
+  (void)closing.step(host, kBegin + Closing::kLastWordNs);
+  EXPECT_FALSE(closing.finished());
+  (void)closing.step(host, kBegin + Closing::kLastWordNs + 1);
+  EXPECT_TRUE(closing.finished());
+}
+
+TEST(ClosingStep, a_connection_that_is_broken_ends_nothing_while_it_is_restored) {
+  Closing closing;
+  Host host;
+  host.is_connected = false;
+  host.is_broken = true;
+  (void)closing.step(host, kBegin);
+  EXPECT_FALSE(closing.finished());
+  host.is_broken = false;
+  (void)closing.step(host, kBegin);
+  EXPECT_TRUE(closing.finished());
+}
+
+TEST(ClosingStep, a_sender_that_nobody_has_greeted_hangs_up_first) {
+  Closing closing;
+  Host host;
+  host.is_greeted = false;
+  (void)closing.step(host, kBegin);
+  EXPECT_EQ(host.what(), "word hang-up halves leave closed take release restore ");
+}
+
+TEST(ClosingStep, what_could_not_be_done_for_lack_of_memory_is_done_once_more) {
+  struct Short : Host {
+    bool has_memory = false;
+    void leave_paths() {
+      if (!has_memory) throw std::bad_alloc();
+      Host::leave_paths();
+    }
+  } host;
+  Closing closing;
+  EXPECT_THROW((void)closing.step(host, kBegin), std::bad_alloc);
+  EXPECT_FALSE(closing.begun());
+  host.what();
+  host.has_memory = true;
+  EXPECT_TRUE(closing.step(host, kBegin));
+  EXPECT_EQ(host.what(), "word halves leave closed take release restore ");
+}
+
+TEST(PeerClosed, takes_in_what_it_delivered_and_fails_when_something_is_lost) {
+  Closing closing;
+  Host host;
+  EXPECT_TRUE(closing.step_after_peer(host, kBegin));
+  EXPECT_EQ(host.what(), "look ");
+  host.is_lacking = true;
+  EXPECT_FALSE(closing.step_after_peer(host, kBegin));
+  EXPECT_EQ(host.what(), "look ");
+  EXPECT_FALSE(closing.step_after_peer(host, kBegin + Closing::kLingerNs + 1));
+  EXPECT_EQ(host.what(), "look lost ");
+}
+
+TEST(PeerClosed, a_report_of_the_nic_is_not_waited_for_but_its_queue_pair_is) {
+  Closing closing;
+  Host host;
+  host.is_lacking = host.nic_alone = true;
+  host.is_torn_down = false;
+  EXPECT_FALSE(closing.step_after_peer(host, kBegin));
+  EXPECT_EQ(host.what(), "look ");
+  EXPECT_FALSE(closing.step_after_peer(host, kBegin + Closing::kLastAckNs + 1));
+  EXPECT_EQ(host.what(), "look leave ") << "the NIC may still read the buffer";
+  host.is_torn_down = true;
+  EXPECT_FALSE(closing.step_after_peer(host, kBegin + Closing::kLastAckNs + 2));
+  EXPECT_EQ(host.what(), "look leave nothing-sent ");
+}
+
+TEST(AfterError, the_peer_is_told_before_set_up_is_given_up) {
+  Closing closing;
+  Host host;
+  host.path = false;
+  closing.step_after_error(host);
+  EXPECT_EQ(host.what(), "word give-up ");
+  host.epochs = 1;
+  closing.step_after_error(host);
+  EXPECT_EQ(host.what(), "word ");
+  host.failure.outage = true;
+  closing.step_after_error(host);
+  EXPECT_EQ(host.what(), "word restore ");
+  host.failure.in_vain = true;
+  closing.step_after_error(host);
+  EXPECT_EQ(host.what(), "word hang-up ");
 }
 
 TEST(Unanswered, is_remembered_for_a_while_or_until_the_process_answers) {

@@ -225,6 +225,8 @@ TEST(Replay, goes_to_the_path_with_the_least_to_do_that_can_take_it) {
     EXPECT_FALSE(is_better(cannot, {.under_way = 9}));
     EXPECT_FALSE(is_better(cannot, {.failed = true})) << "none can";
   }
+  EXPECT_TRUE(is_sent_now(false));
+  EXPECT_FALSE(is_sent_now(true)) << "when that path has been left";
 }
 
 }  // namespace

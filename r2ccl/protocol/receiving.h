@@ -7,16 +7,23 @@
 // A Host, besides what channel_end.h asks of it, answers:
 //   acknowledges()            it sends ACKs
 //   peer_copies()             the sender's program may have its buffers back before the ACK
-//   may_repeat()              there is room for all CTS entries, and no earlier work is unaccounted for
+//   ready()                   a path is active, and nothing that carries is marked failed
+//   lanes()                   the paths that carry beside the active one
+//   room(n)                   the send queue of the active path takes n more work requests
+//   flushing(path)            a flush of what it has placed is under way
+//   posted(), completed()     how many work requests the active path has been given, and has completed
+//   unflushed()               something that has arrived is not known to be visible yet
 // and carries out:
 //   look()                    takes in all that has arrived, on every path
 //   write_cts(message)        on the active path, as the next; nothing where that path has just failed
-//   write_ack(prove)          'received up to'. `prove`: its completion shows whether the path works
-//   send_wait(received)       'I have so much, and wait: query me'
-//   send_received(received, segments)   the answer to a query, with what it has of the next message
+//   write_ack(prove)          tells(), on the active path. `prove`: its completion shows whether the path
+//   works send_wait(received)       'I have so much, and wait: query me' send_received(received, segments)
+//   the answer to a query, with what it has of the next message
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/ledger.h"
@@ -33,9 +40,52 @@ class ReceivingEndOf {
   ReceiveLedgerOf<kWindow> ledger;  ///< post and test use it directly
   uint64_t told = 0;                ///< 'received up to', as last written on the active path
 
+  /// A CTS entry is written where there is room for it and an ACK behind it.
+  static constexpr uint32_t kRoomForCts = 2;
+  /// An ACK waits for a CTS entry to piggyback on while messages are open, and therefore tested for: for so
+  /// many tests, and not when so many messages are to be confirmed.
+  static constexpr uint32_t kTestsToWaitForCts = 16;
+  static constexpr uint64_t kMessagesToWaitForCts = 4;
+  /// An answer waits for a flush, which takes a few microseconds where a NIC works, for so many looks.
+  static constexpr int kLooksAtFlush = 1000;
+
   bool waits() const { return ledger.received() < ledger.next(); }
   bool owes_ack() const { return ledger.received() > told; }
   bool has_asked() const { return asked_; }
+
+  // --- ACKs
+  /// `message` is complete. The sender waits for its ACK unless it has sent it from a copy: it copies
+  /// messages of up to `copied_bytes`, 0: none.
+  void is_whole(uint64_t message, uint32_t copied_bytes) {
+    if (ledger.bytes(message) > copied_bytes || copied_bytes == 0) awaited_ = std::max(awaited_, message + 1);
+  }
+  /// An ACK is about to be written, with a CTS entry or without: 'received up to'.
+  uint64_t tells() {
+    told = ledger.received();
+    tests_ = 0;
+    return told;
+  }
+  /// A batch of completions has been read: is an ACK due now? `acknowledges`: as the host's.
+  bool ack_due(bool acknowledges) const {
+    if (!acknowledges || !owes_awaited_ack()) return false;
+    return !waits() || ledger.received() - told >= kMessagesToWaitForCts;
+  }
+  /// A test has found that its message is not complete: is one due now?
+  bool ack_due_after_test(bool acknowledges) {
+    return acknowledges && owes_awaited_ack() && ++tests_ >= kTestsToWaitForCts;
+  }
+
+  // --- work requests
+  /// A path with something under way that a working queue pair would have completed by now; 0: none.
+  template <class Host>
+  uint32_t standing_still(Host& host) const {
+    const uint32_t active = host.active();
+    if (active == 0 || host.flushing(active)) return active;
+    for (const uint32_t lane : host.lanes())
+      if (host.flushing(lane)) return lane;
+    const bool proves = proof_ != 0 && int32_t(host.completed() - proof_) < 0;
+    return proves || !host.room(kRoomForCts) ? active : 0;
+  }
 
   // --- time
   /// Nothing has come for long, although probes are answered: it has the sender ask. When it has been
@@ -46,9 +96,11 @@ class ReceivingEndOf {
       asked_ = true;  // one at a time: a stopped peer's connection must not fill up
       host.send_wait(ledger.received());
     }
-    if (!patient || !host.may_repeat()) return;
+    if (!patient || standing_still(host) != 0 || !has_room(host)) return;
     repeat_cts(host);
+    if (!host.ready()) return;
     host.write_ack(true);
+    proof_ = host.posted();
   }
 
   // --- the peer
@@ -58,6 +110,7 @@ class ReceivingEndOf {
   void on_ack_query(Host& host) {
     asked_ = false;
     host.look();
+    for (int looks = 0; looks < kLooksAtFlush && host.unflushed(); ++looks) host.look();
     host.send_received(ledger.received(), ledger.segments(ledger.received()));
   }
 
@@ -76,16 +129,23 @@ class ReceivingEndOf {
   }
 
   // --- paths
-  /// A path has been fenced at both ends, and another carries, or the active one goes on. `room`: for all
-  /// CTS entries.
+  /// A path has been fenced at both ends, and another carries (`moved`), or the active one goes on. Where
+  /// nothing has moved the CTS entries are on their way, and repeated for good measure.
   template <class Host>
-  void carries_on(Host& host, bool room) {
-    if (room) repeat_cts(host);
+  void carries_on(Host& host, bool moved) {
+    proof_ = 0;
+    if (moved || has_room(host)) repeat_cts(host);
     told = 0;
-    if (host.acknowledges() && ledger.received() > 0) host.write_ack(false);
+    if (host.acknowledges() && ledger.received() > 0 && host.room(1)) host.write_ack(false);
   }
 
  private:
+  bool owes_awaited_ack() const { return owes_ack() && awaited_ > told; }
+  /// For all CTS entries, and an ACK.
+  template <class Host>
+  static bool has_room(Host& host) {
+    return host.room(kWindow + 1);
+  }
   template <class Host>
   void repeat_cts(Host& host) {
     if (!host.holds(Rule::kRepeatCts)) return;
@@ -93,6 +153,22 @@ class ReceivingEndOf {
   }
 
   bool asked_ = false;
+  uint64_t awaited_ = 0;  // the sender waits for the ACK of a message before this one
+  uint32_t tests_ = 0;    // in vain, since an ACK began to wait
+  uint32_t proof_ = 0;    // Host::posted() when an ACK was written to prove the active path; 0: none on it
+};
+
+/// Which CTS entries and ACKs report their completion: one of a few, so that the send queue is freed in time.
+class Signals {
+ public:
+  static constexpr uint32_t kEvery = 8;
+  /// `posted`: how many the path has been given.
+  bool due(uint32_t posted) const { return posted - last_ >= kEvery; }
+  /// Number `posted` reports; or it is the last one of a path that was not active before.
+  void set(uint32_t posted) { last_ = posted; }
+
+ private:
+  uint32_t last_ = 0;
 };
 
 }  // namespace r2ccl

@@ -6,8 +6,8 @@
 // A Host answers:
 //   peer_owes()        the peer has not answered for long: it is slow or stopped, which is no network failure
 //   misses_a_path()    a path is needed (sending.h)
-//   fence_waits()      the fence waits for a driver call that is queued behind those of other channels
-//   opening_waits()    the path that is being opened waits for such a call
+//   fence_call()       the driver call on the path that is left, as a CallSight
+//   opening_call()     … on the path that is being opened
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,15 @@
 namespace r2ccl {
 
 enum class SearchAct : uint8_t { kWait, kFail };
+
+/// A call of a NIC's driver that this end waits for.
+struct CallSight {
+  bool given = false;   ///< there is one
+  bool done = false;    ///< it has returned
+  bool queued = false;  ///< it has not begun: calls for other paths on the same NIC come before it
+};
+/// As long as those get on, time says nothing of any path.
+constexpr bool is_queued(const CallSight& call) { return call.given && !call.done && call.queued; }
 
 /// Is there no path that carries?
 constexpr bool lacks_path(Phase phase, bool setting_up) { return setting_up || phase != Phase::kRunning; }
@@ -61,7 +70,7 @@ class PathSearch {
     if (phase == Phase::kWaitingForPeer || phase == Phase::kUnfenced || host.peer_owes() ||
         !host.misses_a_path())
       return SearchAct::kWait;
-    if (phase == Phase::kFencing ? host.fence_waits() : host.opening_waits()) {
+    if (is_queued(phase == Phase::kFencing ? host.fence_call() : host.opening_call())) {
       queued_ += step;
       return SearchAct::kWait;
     }

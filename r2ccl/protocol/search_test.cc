@@ -15,8 +15,8 @@ struct Sight {
   int asked = 0;                                     // misses_a_path()
   bool peer_owes() const { return owes; }
   bool misses_a_path() { return ++asked, missed; }
-  bool fence_waits() const { return queued; }
-  bool opening_waits() const { return queued || only_opening; }
+  CallSight fence_call() const { return {true, false, queued}; }
+  CallSight opening_call() const { return {true, false, queued || only_opening}; }
   bool only_opening = false;
 };
 
@@ -77,6 +77,20 @@ TEST(PathSearch, time_in_a_drivers_queue_is_told_and_does_not_count) {
   EXPECT_EQ(s.goes_on(1000), 1000u);
   EXPECT_EQ(s.search.queued(), 1000 * kMs);
   EXPECT_EQ(s.search.left(), kBound);
+}
+
+TEST(PathSearch, a_driver_call_is_queued_until_it_begins) {
+  EXPECT_TRUE(is_queued({.given = true, .done = false, .queued = true}));
+  EXPECT_FALSE(is_queued({.given = true, .done = false, .queued = false})) << "the driver has it";
+  EXPECT_FALSE(is_queued({.given = true, .done = true, .queued = true}));
+  EXPECT_FALSE(is_queued({.given = false, .done = false, .queued = true})) << "there is none";
+}
+
+TEST(PathSearch, each_phase_waits_for_its_own_driver_call) {
+  Searching s;
+  s.sight.only_opening = true;
+  EXPECT_EQ(s.goes_on(1000), 1000u);
+  EXPECT_EQ(s.goes_on(1000, Phase::kFencing), kBound / kMs + 1) << "the fence's is under way";
 }
 
 TEST(PathSearch, a_path_that_carried_something_ends_the_search) {

@@ -8,6 +8,8 @@
 //   acknowledges()            the receiver sends ACKs, and the sender waits for them
 //   active()                  the active path, 0: none
 //   ready()                   there is one, and nothing that carries is marked failed
+//   lanes()                   the paths that carry beside it
+//   under_way(path)           a work request that it was given is not completed
 // and carries out:
 //   look(everywhere)          reads the receiver's ACKs; `everywhere`: and the completions of what carries
 //   owning(f)                 f(), as the owner of the messages
@@ -50,6 +52,16 @@ class SendingEndOf {
     uint64_t sum = report_first_ * 16;  // no message has more segments
     for (const uint16_t segments : report_) sum += uint64_t(std::popcount(segments));
     return sum;
+  }
+
+  /// A path with something under way that a working queue pair would have completed by now; 0: none.
+  template <class Host>
+  static uint32_t standing_still(Host& host) {
+    const uint32_t active = host.active();
+    if (active == 0 || host.under_way(active)) return active;
+    for (const uint32_t lane : host.lanes())
+      if (host.under_way(lane)) return lane;
+    return 0;
   }
 
   // --- time

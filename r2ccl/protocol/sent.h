@@ -39,6 +39,9 @@ constexpr bool is_better(const CarrierSight& path, const CarrierSight& best) {
   return can_take(path) && (!can_take(best) || path.under_way < best.under_way);
 }
 
+/// Where even that one is marked failed the segment is sent when it has been left.
+constexpr bool is_sent_now(bool marked_failed) { return !marked_failed; }
+
 /// Segments of `message` that paths carry which are not left: bits.
 template <class Host>
 uint16_t live_segments(Host& host, uint64_t message) {

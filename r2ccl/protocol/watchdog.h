@@ -12,12 +12,14 @@
 //   probe_age(path)    since it was begun
 //   stands_still()     a path with something posted that a working queue pair would have completed, 0: none
 //   marked_failed()    an error has marked a path failed: it is left for that reason
+//   still_carries(path)  nothing that was heard has ended that, or begun to
 // and carries out:
 //   moved()            something has moved since it was last looked
 //   rests()            nobody waits, or something moved: probes of what carries are forgotten
 //   look()             takes in what has come, as its owner may be asleep. False: no work request is open
 //   begin_probe(path), forget_probe(path)
 //   begin_full_probe(path)      the same, with a whole packet: where an MTU is too small, small packets pass
+//   hear(path)                  takes in what the peer has said, before that path is left
 //   leave_silent(path)          its probe has failed, or is not answered
 //   leave_standing_still(path)
 //   slow_peer(silence)          it has been quiet for so long, and its NIC answers: for the log
@@ -55,7 +57,7 @@ class Watchdog {
       case ProbeSight::kAwaited:
         return;
       case ProbeSight::kFailed:
-        return host.leave_silent(path);
+        return leave_silent(host, path);
       case ProbeSight::kAnswered:
         return wait_on(host, path);
     }
@@ -95,11 +97,19 @@ class Watchdog {
           host.begin_full_probe(lane);
           break;
         case ProbeSight::kFailed:
-          host.leave_silent(lane);
+          leave_silent(host, lane);
           return false;
       }
     }
     return true;
+  }
+
+  // Silent, and its probe is not answered. A peer that has closed has said so before its queue pairs went,
+  // and one that has left the path, too.
+  template <class Host>
+  static void leave_silent(Host& host, uint32_t path) {
+    host.hear(path);
+    if (host.still_carries(path)) host.leave_silent(path);
   }
 
   // Silent, and its probe is answered.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -61,7 +62,15 @@ struct World {
     begin_probe(path);
   }
   void forget_probe(uint32_t path) { probed_at.erase(path); }
+  void hear(uint32_t path) {
+    heard.push_back(path);
+    EXPECT_EQ(std::count(left_silent.begin(), left_silent.end(), path), 0) << "before it is left";
+    carries = carries && !closes_when_heard;
+  }
+  bool still_carries(uint32_t) const { return carries; }
   void leave_silent(uint32_t path) { left_silent.push_back(path); }
+  std::vector<uint32_t> heard;
+  bool carries = true, closes_when_heard = false;
   void leave_standing_still(uint32_t path) { left_still.push_back(path); }
   void slow_peer(uint64_t silence) { told_slow.push_back(silence); }
   void request_retransmit(bool patient) { requests.push_back(patient); }
@@ -143,6 +152,20 @@ TEST(Watchdog, silence_leads_to_a_probe_and_a_failed_probe_to_a_migration) {
   w.answers[1] = ProbeSight::kFailed;
   EXPECT_EQ(w.goes_on(10), 1u);
   EXPECT_EQ(w.left_silent, std::vector<uint32_t>{1});
+}
+
+TEST(Watchdog, before_a_path_is_left_the_peer_is_heard_which_may_have_closed) {
+  for (const uint32_t silent : {1u, 2u})
+    for (const bool closes : {false, true}) {
+      World w;
+      w.other = {2};
+      w.answers = {{1, ProbeSight::kAnswered}, {2, ProbeSight::kAnswered}};
+      w.answers[silent] = ProbeSight::kFailed;
+      w.closes_when_heard = closes;
+      for (int i = 0; i < 100 && w.heard.empty(); ++i) w.goes_on(1);
+      EXPECT_EQ(w.heard, std::vector<uint32_t>{silent});
+      EXPECT_EQ(w.left_silent, closes ? std::vector<uint32_t>() : std::vector<uint32_t>{silent});
+    }
 }
 
 TEST(Watchdog, what_comes_when_somebody_looks_ends_the_silence) {

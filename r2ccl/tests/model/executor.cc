@@ -45,7 +45,7 @@ struct Model::Executor::Actions {
     return state_of(life);
   }
   bool marked_failed(uint32_t path) const { return half(path).failed; }
-  bool connected() const { return s.w.connected; }
+  bool connected() const { return end == kSender || s.w.connected; }
   std::vector<uint32_t> paths() const {
     std::vector<uint32_t> all;
     for (int path = 1; path <= s.bounds_.paths; ++path)
@@ -68,7 +68,16 @@ struct Model::Executor::Actions {
   bool ready() const { return s.running(end) && s.active(end) != 0 && !s.suspected(end); }
   bool acknowledges() const { return holds(Rule::kStrictAck); }
   bool peer_copies() const { return s.bounds_.copies; }
-  bool may_repeat() const { return true; }
+  static constexpr bool room(uint32_t) { return true; }
+  static constexpr bool flushing(uint32_t) { return false; }
+  static constexpr bool unflushed() { return false; }
+  static constexpr uint32_t posted() { return 0; }
+  static constexpr uint32_t completed() { return 0; }
+  std::vector<uint32_t> lanes() const {
+    std::vector<uint32_t> all = paths();
+    std::erase_if(all, [this](uint32_t path) { return state(path) != PathState::kLane; });
+    return all;
+  }
   template <typename F>
   auto owning(F&& f) const {
     return f();
@@ -76,10 +85,10 @@ struct Model::Executor::Actions {
 
   bool may_leave() const { return s.goes_on(end); }
   void leaving(uint32_t, uint32_t) const {}
-  void fence(uint32_t path, bool tell) const {
-    if (tell) send_migrate(path);
-    s.start_fence(end, int(path));
-  }
+  static constexpr void told(uint32_t) {}
+  static constexpr bool begin_fence(uint32_t) { return true; }
+  static constexpr void take_out(uint32_t) {}
+  void stop(uint32_t path) const { s.start_fence(end, int(path)); }
   void fence_given_up(uint32_t path) const { s.fence_given_up(end, int(path)); }
   void prove_anew(uint32_t) const {}
   void mark(uint32_t path) const { half(path).failed = true; }
@@ -87,12 +96,15 @@ struct Model::Executor::Actions {
   void forget(uint32_t path) const { half(path).life = Life::kRetired; }
   void opening_refused(uint32_t path) const { s.drop(end, int(path), true); }
   void lane(uint32_t path) const { half(path).life = Life::kLane; }
-  bool stand_by(uint32_t path) const {  // the sender's conditions: may_rest()
-    if (half(path).failed) return false;
-    half(path).life = Life::kStandby;
-    return true;
-  }
-  void carry(uint32_t path) const { s.carry(end, int(path)); }
+  static constexpr bool is_over(uint32_t) { return true; }  // the sender's conditions: may_rest()
+  void stand_by(uint32_t path) const { half(path).life = Life::kStandby; }
+  void activate(uint32_t path, bool, bool) const { s.activate(end, int(path)); }
+  void carries_on(bool moved);
+  static constexpr void look_for_marked() {}
+  bool any_marked() const { return s.suspected(end); }
+  bool failed() const { return s.w.failed[end]; }
+  static constexpr bool resume() { return true; }
+  static constexpr void carried(uint32_t, bool) {}
   void send_migrate(uint32_t path) const { say(Say::kMigrate, path, true); }
   void send_nic_lost(int nic) const { say(Say::kNic, uint32_t(nic), false); }
   void send_drop(uint32_t path) const { say(Say::kDrop, path, false); }
@@ -190,8 +202,8 @@ struct Model::Executor::SearchActions : Actions {
     return s.w.sender.misses_a_path(*this,
                                     s.open_messages(kSender) || int(s.w.sender.ledger.next()) < s.messages());
   }
-  bool fence_waits() const { return false; }
-  bool opening_waits() const { return false; }
+  static CallSight fence_call() { return {}; }
+  static CallSight opening_call() { return {}; }
 };
 
 Choice Model::Executor::choose(int answered, unsigned pick) {
@@ -235,11 +247,6 @@ struct Model::Executor::WatchActions : Actions {
   static constexpr uint64_t progress() { return 0; }
   static constexpr bool polled_in_vain() { return false; }
   static constexpr bool waits() { return true; }
-  std::vector<uint32_t> lanes() const {
-    std::vector<uint32_t> all = paths();
-    std::erase_if(all, [this](uint32_t path) { return state(path) != PathState::kLane; });
-    return all;
-  }
   ProbeSight probe(uint32_t path) const {
     if (!probed[path]) return ProbeSight::kNone;
     return int(path) == silent ? ProbeSight::kFailed : ProbeSight::kAnswered;
@@ -256,6 +263,8 @@ struct Model::Executor::WatchActions : Actions {
   void begin_probe(uint32_t path) { probed[path] = true; }
   void begin_full_probe(uint32_t path) { probed[path] = true; }
   void forget_probe(uint32_t path) { probed[path] = false; }
+  static constexpr void hear(uint32_t) {}
+  static constexpr bool still_carries(uint32_t) { return true; }
   void leave_silent(uint32_t path) { left = path; }
   void leave_standing_still(uint32_t path) { left_still = path; }
   static constexpr void slow_peer(uint64_t) {}
@@ -458,18 +467,17 @@ void Model::Executor::nic_lost(int end, int nic) {
   ChannelEnd(w.end(end), actions).nic_lost(nic);
 }
 
-void Model::Executor::carry(int end, int path) {
+void Model::Executor::activate(int end, int path) {
   if (const int before = active(end); before != 0 && before != path) violate("two active paths at one end");
   half(end, path).life = Life::kActive;
-  w.end(end).running();
+  if (end == kReceiver) w.connected = true;
   moved();
-  if (end == kReceiver) {
-    if (!std::exchange(w.connected, true)) return;
-    Actions actions{*this, kReceiver};
-    return w.receiver.carries_on(actions, true);
-  }
-  Messages messages{*this};
-  w.sender.carries_on(messages);
+}
+
+void Model::Executor::Actions::carries_on(bool moved) {
+  if (end == kReceiver) return s.w.receiver.carries_on(*this, moved);
+  Messages messages{s};
+  s.w.sender.carries_on(messages);
 }
 
 void Model::Executor::start_lane(int path) {

@@ -131,7 +131,7 @@ class Model::Executor {
   void look_at_removal(int end, int path, bool removed);
   void finish_fence(int end, bool cannot = false);
   void send_fenced(int end, bool stopped);
-  void carry(int end, int path);
+  void activate(int end, int path);
   template <typename Wanted>
   bool watch(WatchActions& host, Wanted&& wanted);
   void release();

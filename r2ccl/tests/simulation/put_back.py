@@ -41,7 +41,7 @@ def twice(kind, behind):
 DEFECTS = {
     # defects that there were
     'the fence counts from before the driver call': [(P + 'fence.h', 'return late && seen.stuck ?', 'return alive - since_ > bound_ / 5 ?')],
-    'the fail bound counts queueing': [(P + 'search.h', 'if (phase == Phase::kFencing ? host.fence_waits() : host.opening_waits()) {', 'if (false) {')],
+    'the fail bound counts queueing': [(P + 'search.h', 'if (is_queued(phase == Phase::kFencing ? host.fence_call() : host.opening_call())) {', 'if (false) {')],
     'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
                                   'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
     'the last ACK is kept for 2 s only': [(P + 'closing.h', 'kLastWordNs = 15\'000\'000\'000', 'kLastWordNs = 2\'000\'000\'000')],
@@ -55,8 +55,8 @@ DEFECTS = {
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
     'the log tells a wrong migration time': [(C + 'migration.cc', '(now_ns() - moving_since) / 1000)', '(now_ns() - moving_since) / 900)')],
     'traffic stays away from home': [(P + 'failback.h', 'if (rail_.settled(now)) return FailbackAct::kReturn;', '')],
-    'a lane carries nothing': [(C + 'sender.cc', 'if (over.size() == 1 && over[0] == active()) over.clear();', 'over.clear();')],
-    'the last lane carries nothing': [(C + 'sender.cc', 'i < lanes(owned).size() && i + 1 < shares.size()', 'i < lanes(owned).size() && i + 2 < shares.size()')],
+    'a lane carries nothing': [('r2ccl/balance/splitter.h', 'if (spread.over.size() == 1 && spread.over[0] == carriers[0]) spread.over.clear();', 'spread.over.clear();')],
+    'the last lane carries nothing': [('r2ccl/balance/splitter.h', 'i < carriers.size() && i < shares.size()', 'i < carriers.size() && i + 1 < shares.size()')],
     # What the log says of failures.
     'a failed completion is reported as a stall': [(C + 'channel.cc', 'path.mark_failed(trace::DetectedBy::kCompletion,', 'path.mark_failed(trace::DetectedBy::kWatchdog,')],
     'a port event is reported as a stall': [(C + 'paths.cc', '(*this, tick, trace::DetectedBy::kEvent, why);', '(*this, tick, trace::DetectedBy::kWatchdog, why);')],
