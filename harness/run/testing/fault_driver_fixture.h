@@ -124,8 +124,11 @@ class FaultDriverTest : public testing::Test {
     }
     collector.drain();
   }
+  /// Segments arrive at rank 1 over a straight rail.
   void carry(uint16_t nic, int segments) {
-    for (int i = 0; i < segments; ++i) rings[1].emit(now, EventType::kSegmentDelivered, nic, 100);
+    const uint64_t path = nic + 1u;
+    rings[1].emit(now, EventType::kPathAccepted, nic, path, /*remote nic*/ nic);
+    for (int i = 0; i < segments; ++i) rings[1].emit(now, EventType::kSegmentDelivered, nic, 100, 0, path);
   }
   /// Its channel 0 says that it has come to carry its traffic on `path`.
   void move_path(size_t rank, EventType type, uint64_t path) { rings[rank].emit(now, type, 0, 0, 0, path); }
