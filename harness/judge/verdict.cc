@@ -144,7 +144,6 @@ bool undecided(const Value& value, const Expectation& expectation, const Judgeme
          compare(*value.other_bound, numeric->comparison, *judgement.wanted_value);
 }
 
-<<<<<<< HEAD
 /// Why a time that is met proves nothing: that of a fault which took effect is not known, and may be the
 /// worst.
 std::string may_be_worse(const ModeResult& mode, const Metric& metric, const Expectation& expectation) {
@@ -163,14 +162,14 @@ std::string may_be_worse(const ModeResult& mode, const Metric& metric, const Exp
     return "";
   return std::to_string(unknown) + " of " + std::to_string(mode.faults_witnessed) +
          " faults that took effect " + (unknown == 1 ? "was" : "were") + " not measured: " + reasons;
-=======
+}
+
 /// Whether the strikes that it misses may be rounds that did not fire, which says nothing of the plugin.
 bool misses_rounds_not_fired(const ModeResult& mode, const Expectation& expectation,
                              const Judgement& judgement) {
   return expectation.metric == "fault_witness" && judgement.got_value && judgement.wanted_value &&
          *judgement.got_value < *judgement.wanted_value &&
          *judgement.wanted_value <= *judgement.got_value + double(mode.rounds_not_fired);
->>>>>>> rounds
 }
 
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
@@ -214,16 +213,11 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
     if (const std::string why = may_be_worse(mode, *metric, expectation); !why.empty())
       unknown(DoubtKind::kProvesNothing, why);
   if (!met && undecided(value, expectation, judgement)) unknown(DoubtKind::kTooFewPairs, value.undecided);
-<<<<<<< HEAD
-  if (cut_short && !proven && !for_good) unknown(DoubtKind::kCutShort, "the run was cut short");
-=======
   if (!met && misses_rounds_not_fired(mode, expectation, judgement))
     unknown(DoubtKind::kFaultsNotStruck, std::to_string(mode.rounds_not_fired) +
                                              " more rounds that `repeat` plans did not fire: the job ended "
                                              "first, or the fault was healed");
-  if (mode.outcome == Outcome::kCancelled && !proven && !for_good)
-    unknown(DoubtKind::kCutShort, "the run was cut short");
->>>>>>> rounds
+  if (cut_short && !proven && !for_good) unknown(DoubtKind::kCutShort, "the run was cut short");
   return judgement;
 }
 
