@@ -161,5 +161,30 @@ TEST_F(BoardTest, a_repeating_fault_strikes_in_every_round_whoever_posts) {
   EXPECT_EQ(struck.load(), entry.times_fired.load());
 }
 
+// Who heals a fault reads its phase, and then moves it; others take it through its rounds meanwhile.
+TEST_F(BoardTest, a_heal_ends_a_fault_whose_rounds_go_on_meanwhile) {
+  FaultSpec armed = upon("x", "post_fail");
+  armed.repeat = UINT32_MAX;
+  const uint32_t id = host.arm(armed);
+  FaultEntry& entry = board->faults[id - 1];
+  std::atomic<bool> ends{false};
+  std::thread rounds([&] {
+    while (!ends.load()) {
+      const PhaseAndRound seen = entry.phase.both();
+      if (seen.phase == Phase::kArmed) fire_now(entry, 1000);
+      if (seen.phase == Phase::kFired) finish_round(entry, seen.round);
+    }
+  });
+  uint32_t heals = 0, went_on = 0;
+  for (const uint64_t until = monotonic_ns() + 300'000'000; monotonic_ns() < until; heals++) {
+    ASSERT_TRUE(heal_now(entry, 2000));
+    went_on += entry.phase.load() != Phase::kHealed;
+    entry.phase.store(Phase::kArmed);
+  }
+  ends.store(true);
+  rounds.join();
+  EXPECT_EQ(went_on, 0u) << "of " << heals;
+}
+
 }  // namespace
 }  // namespace faultinject
