@@ -54,33 +54,41 @@ class QpStrike : public Fault {
     }
     bool any = false;
     for (QueuePair* qp :
-         chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
+         chosen_qps(context, *this, [&](const QueuePair& each) { return can_be_struck(context, each); }))
       any |= attempt(context, *qp, now);
-    if (any) over(context, now);
+    if (any) over(context);
   }
 
   void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
-    if (done_ || !qp.reliable || !qp.connected || !mine(context, qp) || !entry().takes_opcode(sent.opcode))
+    if (done_ || !qp.reliable || !qp.connected || qp.life != QueuePair::Life::kWhole ||
+        !can_be_struck(context, qp) || !entry().takes_opcode(sent.opcode))
       return;
-    if (attempt(context, qp, now)) over(context, now);
+    if (attempt(context, qp, now)) over(context);
   }
 
  protected:
+  // Is there, at a queue pair that is whole, what it strikes?
+  virtual bool has_target(const QueuePair&) const { return true; }
   // True if it was struck.
   virtual bool strike(Context&, QueuePair&, uint64_t now_ns) = 0;
 
  private:
-  bool mine(const Context& context, const QueuePair& qp) const {
-    return hits(context, qp) && selects(entry(), qp);
+  bool can_be_struck(const Context& context, const QueuePair& qp) const {
+    return hits(context, qp) && selects(entry(), qp) && has_target(qp);
   }
+  // True if this process has done what it has to do in this round.
   bool attempt(Context& context, QueuePair& qp, uint64_t now) {
-    if (by_traffic(entry())) {
-      done_ = true;
-      if (!claim_only_strike(context, *this)) return false;
+    if (!by_traffic(entry())) return strike(context, qp, now);
+    done_ = true;
+    // Where the strike is another process's, it is taken, since that one may be dead; and so it is where the
+    // provider refuses it. Not where the table of claims is full: then nobody strikes.
+    if (claim_nic(context, *this)) {
+      strike(context, qp, now);
+      return true;
     }
-    return strike(context, qp, now);
+    return claimed(context.board(), strike_key(id(), round, context.node(), context.nic()));
   }
-  void over(Context& context, uint64_t) {
+  void over(Context& context) {
     done_ = true;
     context.round_is_over(*this, round);
   }

@@ -49,7 +49,8 @@ class FarQpError : public Fault {
   }
 
   void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
-    if (!done_ && qp.reliable && qp.connected && mine(context, qp) && entry().takes_opcode(sent.opcode))
+    if (!done_ && qp.reliable && qp.connected && qp.life == QueuePair::Life::kWhole && mine(context, qp) &&
+        entry().takes_opcode(sent.opcode))
       attempt(context, qp, now);
     strike_if_marked(context, qp, now);
   }

@@ -227,6 +227,29 @@ TEST_F(QpErrorTest, a_process_killed_before_the_strike_that_it_has_claimed_does_
   EXPECT_EQ(count(id, Effect::kQpToErr), 1u);
 }
 
+TEST_F(QpErrorTest, posts_on_a_broken_queue_pair_use_up_no_round) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 3}");
+  start();
+  for (int qp = 0; qp < 3; qp++) {
+    if (qp > 0) {
+      a->make_qp(), b->make_qp();
+      ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+    }
+    int status = kSuccess;
+    for (int i = 1; i <= 24 && status == kSuccess; i++) {
+      a->must("post " + std::to_string(qp) + " write " + std::to_string(i) + " 8 0");
+      status = a->poll(qp, 1, 10000).at(0).status;
+    }
+    EXPECT_EQ(status, kFlushed) << qp;
+    for (int i = 31; i <= 36; i++) {  // two counts of the trigger
+      a->must("post " + std::to_string(qp) + " write " + std::to_string(i) + " 8 0");
+      a->poll(qp, 1, 10000);
+    }
+  }
+  EXPECT_EQ(board.state(id).rounds, 3u);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 3u);
+}
+
 // The mark of the first round is left to a process that has been killed.
 class LostMarkTest : public QpErrorTest {
  protected:
