@@ -18,6 +18,7 @@ namespace {
 class CqError : public QpStrike {
  public:
   using QpStrike::QpStrike;
+  bool over_when_struck() const override { return false; }  // it lasts
 
   bool has_target(const QueuePair& qp) const override {
     const CompletionQueue* cq = queue_of(qp);

@@ -71,6 +71,7 @@ class QpStrike : public Fault {
   virtual bool has_target(const QueuePair&) const { return true; }
   // True if it was struck.
   virtual bool strike(Context&, QueuePair&, uint64_t now_ns) = 0;
+  virtual bool over_when_struck() const { return true; }
 
  private:
   bool can_be_struck(const Context& context, const QueuePair& qp) const {
@@ -90,7 +91,7 @@ class QpStrike : public Fault {
   }
   void over(Context& context) {
     done_ = true;
-    context.round_is_over(*this, round);
+    if (over_when_struck()) context.round_is_over(*this, round);
   }
 
   bool done_ = false;
