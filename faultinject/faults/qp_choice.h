@@ -41,10 +41,12 @@ std::vector<QueuePair*> chosen_qps(Context& context, const Fault& fault, Eligibl
 }
 
 // A fault that strikes one queue pair of each NIC (or all of them, or one by index) once in each round: at
-// begin() if there is one, else the next that posts.
+// begin() if there is one, else the next that posts. A round is over when every process with a NIC of the
+// target has begun it and one has struck; or, where over_when_struck() says no, with its time.
 class QpStrike : public Fault {
  public:
   using Fault::Fault;
+  bool strikes_in_each_process() const override { return true; }
 
   void begin(Context& context, uint64_t now) override {
     done_ = false;
