@@ -40,7 +40,8 @@ bool to_fired(FaultEntry& fault, PhaseAndRound seen, uint64_t time_ns) {
   return fired;
 }
 
-// Before a round that has fired ends: the process that fired it may have been killed before it had counted it.
+// Before a round that has fired ends: the process that fired it may have been killed before it had counted
+// it.
 void count_fired(FaultEntry& fault, PhaseAndRound seen) {
   if (seen.phase == Phase::kFired) raise_to(fault.times_fired, seen.round + 1);
 }
@@ -51,7 +52,35 @@ bool strikes_used_up(const FaultEntry& fault, uint32_t round) {
   return word >> 32 == round && (word & 0xffffffff) >= fault.limit;
 }
 
-// When the trigger of a fault armed for `round` is or was met by time alone; 0: not by time, or not yet known.
+constexpr uint64_t kLooksAgain = 5000000;  // ns; those that a round waits for may die without a word
+
+// Is nothing left to strike for this process? One that has not answered may have no NIC of the target open,
+// or only such that were struck.
+bool has_nothing_to_strike(const Board& board, const FaultEntry& fault, uint32_t round,
+                           const ProcessEntry& process) {
+  const uint32_t node = process.node.load();
+  uint64_t nics = process.nics.load() & fault.nic_mask;
+  const bool one_strike = fault.selector == SelectorKind::kBusiest || fault.selector == SelectorKind::kRandom;
+  for (uint32_t nic = 0; nics != 0; nic++, nics >>= 1) {
+    if ((nics & 1) == 0 || !fault.hits(node, nic)) continue;
+    if (!one_strike || !claimed(board, strike_key(fault.id, round, node, nic))) return false;
+  }
+  return true;
+}
+
+bool all_have_begun(const Board& board, const FaultEntry& fault, uint32_t round, const ProcessEntry* self) {
+  const uint64_t asked = fault.asked.load();
+  if (asked >> 32 != uint64_t(round) + 1) return false;
+  for (const ProcessEntry& process : board.processes) {
+    const int32_t pid = process.pid.load();
+    if (pid == 0 || &process == self || process.answered.load() >= (asked & 0xffffffff)) continue;
+    if (!has_nothing_to_strike(board, fault, round, process) && !is_dead(pid)) return false;
+  }
+  return true;
+}
+
+// When the trigger of a fault armed for `round` is or was met by time alone; 0: not by time, or not yet
+// known.
 uint64_t due_of(const Board& board, const FaultEntry& fault, uint32_t round) {
   if (round > 0) return fault.every_ns != 0 ? fault.triggered_ns.load() + round * fault.every_ns : 0;
   if (const uint64_t due = fault.due_ns.load(); due != 0) return due;
@@ -195,6 +224,26 @@ bool finish_round(FaultEntry& fault, uint32_t round) {
   return round + 1 < fault.rounds && fault.phase.next_round(seen);
 }
 
+// The question comes before the note, so that whoever finds a round with a strike finds its question; and
+// after the firing, so that who answers has begun the round, or a later one.
+void note_strike(Board& board, FaultEntry& fault, uint32_t round) {
+  uint64_t asked = fault.asked.load();
+  while (asked >> 32 < uint64_t(round) + 1) {
+    const uint64_t question = (uint64_t(round) + 1) << 32 | (board.questions.fetch_add(1) + 1);
+    if (fault.asked.compare_exchange_strong(asked, question)) break;
+  }
+  raise_to(fault.struck_in, round + 1);
+}
+
+bool finish_when_all_have(Board& board, FaultEntry& fault, uint32_t round, const ProcessEntry* self,
+                          uint64_t now) {
+  const PhaseAndRound seen = fault.phase.both();
+  if (seen.phase != Phase::kFired || seen.round != round || round + 1 >= fault.rounds) return false;
+  if (fault.struck_in.load() != round + 1) return false;
+  const bool waited = now >= fault.fired_ns.load() + kWaitsForProcesses;
+  return (waited || all_have_begun(board, fault, round, self)) && finish_round(fault, round);
+}
+
 bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {
   last = false;
   if (fault.limit == kAllStrikes) return true;
@@ -213,9 +262,7 @@ bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {
   return true;
 }
 
-bool owner_is_gone(const Board& board) {
-  return board.owner_pid > 0 && is_dead(board.owner_pid);
-}
+bool owner_is_gone(const Board& board) { return board.owner_pid > 0 && is_dead(board.owner_pid); }
 
 uint64_t advance(Board& board, uint64_t now, bool& changed) {
   uint64_t next = UINT64_MAX;
@@ -233,10 +280,20 @@ uint64_t advance(Board& board, uint64_t now, bool& changed) {
       changed |= to_fired(fault, seen, now);
       seen = fault.phase.both();
     }
-    if (seen.phase == Phase::kFired && strikes_used_up(fault, seen.round) && finish_round(fault, seen.round)) {
+    if (seen.phase == Phase::kFired && strikes_used_up(fault, seen.round) &&
+        finish_round(fault, seen.round)) {
       changed = true;
       next = now;  // it may have become due anew
       continue;
+    }
+    if (seen.phase == Phase::kFired && seen.round + 1 < fault.rounds &&
+        fault.struck_in.load() == seen.round + 1) {
+      if (finish_when_all_have(board, fault, seen.round, nullptr, now)) {
+        changed = true;
+        next = now;
+        continue;
+      }
+      next = std::min(next, now + kLooksAgain);
     }
     if (seen.phase == Phase::kFired && fault.duration_ns != 0) {
       // The first round lasts from its effect on, later ones from their firing on.

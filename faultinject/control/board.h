@@ -22,10 +22,12 @@ constexpr uint32_t kMaxClaims = 65536;
 constexpr uint32_t kMaxClocks = 65536;
 constexpr uint32_t kMaxWitnesses = 65536;
 constexpr uint32_t kMostStrikeRecords = 256;  // witnesses of one fault's strikes, of a process and device
-constexpr uint32_t kRecentRounds = 16;       // whose times of firing a fault keeps
+constexpr uint32_t kRecentRounds = 16;        // whose times of firing a fault keeps
 constexpr uint32_t kNameBytes = 32;
 constexpr uint32_t kMaxRateSteps = 16;
 constexpr uint64_t kAllStrikes = UINT64_MAX;
+constexpr uint64_t kWaitsForProcesses =
+    1000000000;  // ns from the firing of a round; see finish_when_all_have
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
               "the board needs atomics that work between processes");
@@ -124,6 +126,10 @@ struct FaultEntry {
   std::atomic<uint64_t> progress;  // kWr, kBytes
   std::atomic<uint64_t> strikes;   // round << 32 | how often it has struck in that round
   std::atomic<uint64_t> witnesses;
+  std::atomic<uint64_t>
+      asked;  // by the round's first strike: (round + 1) << 32 | which question of the board
+  std::atomic<uint32_t>
+      struck_in;  // the last round, from 1, with a strike, of a fault that strikes in each process
   std::atomic<uint32_t> times_fired;
   std::atomic<uint64_t> recent_ns[kRecentRounds];  // when a round fired, by its number modulo their number
 
@@ -148,6 +154,9 @@ struct NodeEntry {
 struct ProcessEntry {
   std::atomic<int32_t> pid;        // 0: free
   std::atomic<uint32_t> doorbell;  // the futex on which its injector thread sleeps
+  std::atomic<uint32_t> node;
+  std::atomic<uint64_t> nics;      // those of its node that it has open
+  std::atomic<uint64_t> answered;  // the last question of the board after which it has looked at all faults
 };
 
 // Which NIC a GID or LID belongs to: how a process knows that its peer's port is the one that is down.
@@ -184,6 +193,8 @@ struct Board {
   uint64_t seed;
   int32_t owner_pid;                // when it is gone nobody can heal: what is blocked then goes on
   std::atomic<uint32_t> followers;  // faults that wait for another one
+  std::atomic<uint32_t>
+      questions;  // asked so far, whether every process has begun a round (FaultEntry::asked)
   std::atomic<uint64_t> start_ns;
   std::atomic<uint64_t> first_op_ns;  // 0: nobody has posted a send yet
   std::atomic<uint64_t> event_bits;   // bit hash(name) % 64 is set while a fault may wait for that event
@@ -234,6 +245,14 @@ bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now);
 // A fault that ends by itself has done all that it does in `round`: armed for the next one, if there is one.
 // True if this call armed it. Anybody who knows that the round is used up may call it.
 bool finish_round(FaultEntry& fault, uint32_t round);
+
+// For a fault that strikes in each process, or at each NIC: one strike ends no round for the others. So
+// whoever has struck notes it (twice does no harm); that asks all processes whether they have begun the
+// round. It is over when all have that had a NIC of the target open, and are alive; and 1 s after it fired at
+// the latest, since a process may be stopped. `self` is taken to have. True if this call ended the round.
+void note_strike(Board& board, FaultEntry& fault, uint32_t round);
+bool finish_when_all_have(Board& board, FaultEntry& fault, uint32_t round, const ProcessEntry* self,
+                          uint64_t now);
 
 // May it strike once more in `round`? Counts that strike; `last` is set when it was the round's last. A call
 // that finds all strikes taken ends the round, because the process that took the last one may be dead.

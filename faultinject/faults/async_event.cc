@@ -18,16 +18,25 @@ class QpEvent : public QpStrike {
  public:
   using QpStrike::QpStrike;
 
+  bool has_target(const QueuePair& qp) const override {
+    switch (element_of(ibv_event_type(entry().event_type))) {
+      case EventElement::kCompletionQueue:
+        return qp.send_cq != nullptr;
+      case EventElement::kSharedReceiveQueue:
+        return qp.qp->srq != nullptr;
+      default:
+        return true;
+    }
+  }
+
   bool strike(Context& context, QueuePair& qp, uint64_t now) override {
     ibv_async_event event{};
     event.event_type = ibv_event_type(entry().event_type);
     switch (element_of(event.event_type)) {
       case EventElement::kCompletionQueue:
-        if (qp.send_cq == nullptr) return false;
         event.element.cq = qp.send_cq->cq;
         break;
       case EventElement::kSharedReceiveQueue:
-        if (qp.qp->srq == nullptr) return false;
         event.element.srq = qp.qp->srq;
         break;
       default:

@@ -42,6 +42,25 @@ TEST_F(AsyncEventTest, a_queue_pair_event_goes_to_the_selected_queue_pair) {
   a->must("close");
 }
 
+TEST_F(AsyncEventTest, a_queue_pair_without_a_shared_receive_queue_uses_up_no_round_of_its_events) {
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: async_event, event: SRQ_LIMIT_REACHED, at: {wr: 2}, repeat: 2}");
+  start();
+  a->make_qp(14, 1, 16, "shared", "srq"), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  for (int i = 1; i <= 4; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    a->poll(0, 1, 5000);
+  }
+  EXPECT_EQ(count(id, Effect::kEventDelivered), 0u);
+  for (int i = 1; i <= 2; i++) {
+    a->must("post 1 write " + std::to_string(i) + " 8 0");
+    a->poll(1, 1, 5000);
+  }
+  EXPECT_EQ(count(id, Effect::kEventDelivered), 2u);
+  EXPECT_EQ(board.state(id).rounds, 2u);
+}
+
 TEST_F(AsyncEventTest, it_comes_as_often_as_the_plan_says) {
   start();
   const uint32_t id =

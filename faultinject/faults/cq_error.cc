@@ -7,6 +7,7 @@
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
+#include <algorithm>
 #include <vector>
 
 #include "faultinject/faults/qp_choice.h"
@@ -17,12 +18,16 @@ namespace {
 class CqError : public QpStrike {
  public:
   using QpStrike::QpStrike;
+  bool over_when_struck() const override { return false; }  // it lasts
+
+  bool has_target(const QueuePair& qp) const override {
+    const CompletionQueue* cq = queue_of(qp);
+    return cq != nullptr && std::find(dead_.begin(), dead_.end(), cq) == dead_.end();
+  }
 
   bool strike(Context& context, QueuePair& chosen, uint64_t now) override {
-    CompletionQueue* cq = entry().receive != 0 ? chosen.recv_cq : chosen.send_cq;
-    if (cq == nullptr) return false;
-    for (CompletionQueue* known : dead_)
-      if (known == cq) return false;
+    CompletionQueue* cq = queue_of(chosen);
+    if (!has_target(chosen)) return false;  // another queue pair's strike has killed it
     context.kill(*cq, true);
     dead_.push_back(cq);
     ibv_async_event event{};
@@ -45,6 +50,10 @@ class CqError : public QpStrike {
   }
 
  private:
+  CompletionQueue* queue_of(const QueuePair& qp) const {
+    return entry().receive != 0 ? qp.recv_cq : qp.send_cq;
+  }
+
   std::vector<CompletionQueue*> dead_;  // some may be destroyed by now
 };
 

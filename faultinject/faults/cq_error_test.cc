@@ -62,5 +62,15 @@ TEST_F(CqErrorTest, the_receive_queue_of_the_busiest_by_opcode) {
   EXPECT_EQ(a->qp_state(1), kErr);
 }
 
+TEST_F(CqErrorTest, each_round_lasts_for_its_time) {
+  const uint32_t id = arm("{target: node0/nic0, kind: cq_error, at: {wr: 2}, repeat: 2, for: 400 ms}");
+  start();
+  for (int i = 1; i <= 2; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  const uint64_t t0 = board.state(id).t0_ns;
+  ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; }));
+  EXPECT_GE(std::stoull(a->ask("now").substr(3)), t0 + 400 * kMs);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -58,8 +58,9 @@ TEST_F(DeviceRemovedTest, every_command_returns_eio_for_good_and_another_device_
   const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 60 s, at: now}");
   EXPECT_EQ(a->ask("event 10000"), kFatal);
   ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kDeviceGone, "node0"); }));
-  for (const char* command : {"err 0", "reset 0", "state 0", "destroy 0", "register", "register_iova2",
-                              "create_cq", "resize_cq 0 32", "port", "dereg", "alloc_pd", "device", "channel"})
+  for (const char* command :
+       {"err 0", "reset 0", "state 0", "destroy 0", "register", "register_iova2", "create_cq",
+        "resize_cq 0 32", "port", "dereg", "alloc_pd", "device", "channel"})
     EXPECT_EQ(a->ask(command), kIo) << command;
   EXPECT_EQ(a->ask("qp 14 1 16 shared"), "error create_qp " + std::to_string(EIO));
   EXPECT_EQ(a->ask("reopen 0"), "errno " + std::to_string(ENODEV));

@@ -41,10 +41,12 @@ std::vector<QueuePair*> chosen_qps(Context& context, const Fault& fault, Eligibl
 }
 
 // A fault that strikes one queue pair of each NIC (or all of them, or one by index) once in each round: at
-// begin() if there is one, else the next that posts.
+// begin() if there is one, else the next that posts. A round is over when every process with a NIC of the
+// target has begun it and one has struck; or, where over_when_struck() says no, with its time.
 class QpStrike : public Fault {
  public:
   using Fault::Fault;
+  bool strikes_in_each_process() const override { return true; }
 
   void begin(Context& context, uint64_t now) override {
     done_ = false;
@@ -54,35 +56,44 @@ class QpStrike : public Fault {
     }
     bool any = false;
     for (QueuePair* qp :
-         chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
+         chosen_qps(context, *this, [&](const QueuePair& each) { return can_be_struck(context, each); }))
       any |= attempt(context, *qp, now);
-    if (any) over(context, now);
+    if (any) over(context);
   }
 
   void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
-    if (done_ || !qp.reliable || !qp.connected || !mine(context, qp) || !entry().takes_opcode(sent.opcode))
+    if (done_ || !qp.reliable || !qp.connected || qp.life != QueuePair::Life::kWhole ||
+        !can_be_struck(context, qp) || !entry().takes_opcode(sent.opcode))
       return;
-    if (attempt(context, qp, now)) over(context, now);
+    if (attempt(context, qp, now)) over(context);
   }
 
  protected:
+  // Is there, at a queue pair that is whole, what it strikes?
+  virtual bool has_target(const QueuePair&) const { return true; }
   // True if it was struck.
   virtual bool strike(Context&, QueuePair&, uint64_t now_ns) = 0;
+  virtual bool over_when_struck() const { return true; }
 
  private:
-  bool mine(const Context& context, const QueuePair& qp) const {
-    return hits(context, qp) && selects(entry(), qp);
+  bool can_be_struck(const Context& context, const QueuePair& qp) const {
+    return hits(context, qp) && selects(entry(), qp) && has_target(qp);
   }
+  // True if this process has done what it has to do in this round.
   bool attempt(Context& context, QueuePair& qp, uint64_t now) {
-    if (by_traffic(entry())) {
-      done_ = true;
-      if (!claim_only_strike(context, *this)) return false;
-    }
-    return strike(context, qp, now);
-  }
-  void over(Context& context, uint64_t) {
+    if (!by_traffic(entry())) return strike(context, qp, now);
     done_ = true;
-    context.round_is_over(*this, round);
+    // Where the strike is another process's, it is taken, since that one may be dead; and so it is where the
+    // provider refuses it. Not where the table of claims is full: then nobody strikes.
+    if (claim_nic(context, *this)) {
+      strike(context, qp, now);
+      return true;
+    }
+    return claimed(context.board(), strike_key(id(), round, context.node(), context.nic()));
+  }
+  void over(Context& context) {
+    done_ = true;
+    if (over_when_struck()) context.round_is_over(*this, round);
   }
 
   bool done_ = false;

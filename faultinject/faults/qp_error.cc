@@ -4,11 +4,13 @@
 // WR_FLUSH_ERR for all that was outstanding. The other end is not touched (but for `both`): its sends run
 // into RETRY_EXC_ERR by the provider's own timers. Work already posted: flushed by the provider; part of it
 // may have been delivered. Heal: nothing to undo.
-// Rounds: a round with `side: remote` or `both` ends with the strike at the other end, or 1 s after it was
-// asked for.
+// Rounds: a round with `side: remote` or `both` ends 1 s after it was asked for, or, where the target is one
+// NIC and one of its queue pairs, with the strike at the other end.
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
+#include <bit>
+
 #include "faultinject/faults/qp_choice.h"
 
 namespace faultinject {
@@ -50,7 +52,8 @@ class FarQpError : public Fault {
   }
 
   void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
-    if (!done_ && qp.reliable && qp.connected && mine(context, qp) && entry().takes_opcode(sent.opcode))
+    if (!done_ && qp.reliable && qp.connected && qp.life == QueuePair::Life::kWhole && mine(context, qp) &&
+        entry().takes_opcode(sent.opcode))
       attempt(context, qp, now);
     strike_if_marked(context, qp, now);
   }
@@ -93,7 +96,21 @@ class FarQpError : public Fault {
     }
     if (here && !both()) return;
     // With `both` the round lasts until the other end has found its mark.
-    if (context.strike(qp, *this, now, true, true) && !both()) context.round_is_over(*this, round);
+    if (context.strike(qp, *this, now, true, true) && !both()) struck_far_end(context, now);
+  }
+
+  // Where there are more to be struck, other processes may not have come to it yet.
+  void struck_far_end(Context& context, uint64_t now) {
+    if (by_traffic(entry()) && targets_one_nic()) return context.round_is_over(*this, round);
+    if (tried_ns_ != 0) return;
+    tried_ns_ = now;  // who left the mark may be dead by then
+    context.wake_everybody();
+  }
+
+  bool targets_one_nic() const {
+    int nodes = 0;
+    for (const uint64_t mask : entry().node_mask) nodes += std::popcount(mask);
+    return nodes == 1 && std::popcount(entry().nic_mask) == 1;
   }
 
   void strike_if_marked(Context& context, QueuePair& qp, uint64_t now) {
@@ -101,7 +118,7 @@ class FarQpError : public Fault {
     if (!hits_here(context, qp) && !hits_there(context, qp)) return;
     if (!claimed(context.board(), mark(*this, context.node(), context.nic(), qp.qp->qp_num))) return;
     struck_ = qp.serial;
-    if (context.strike(qp, *this, now, true, true)) context.round_is_over(*this, round);
+    if (context.strike(qp, *this, now, true, true)) struck_far_end(context, now);
   }
 
   bool done_ = false;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
 #include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
@@ -225,6 +227,119 @@ TEST_F(QpErrorTest, a_process_killed_before_the_strike_that_it_has_claimed_does_
   }
   EXPECT_EQ(board.state(id).rounds, 2u);
   EXPECT_EQ(count(id, Effect::kQpToErr), 1u);
+}
+
+TEST_F(QpErrorTest, posts_on_a_broken_queue_pair_use_up_no_round) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 3}");
+  start();
+  for (int qp = 0; qp < 3; qp++) {
+    if (qp > 0) {
+      a->make_qp(), b->make_qp();
+      ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+    }
+    int status = kSuccess;
+    for (int i = 1; i <= 24 && status == kSuccess; i++) {
+      a->must("post " + std::to_string(qp) + " write " + std::to_string(i) + " 8 0");
+      status = a->poll(qp, 1, 10000).at(0).status;
+    }
+    EXPECT_EQ(status, kFlushed) << qp;
+    for (int i = 31; i <= 36; i++) {  // two counts of the trigger
+      a->must("post " + std::to_string(qp) + " write " + std::to_string(i) + " 8 0");
+      a->poll(qp, 1, 10000);
+    }
+  }
+  EXPECT_EQ(board.state(id).rounds, 3u);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 3u);
+}
+
+// Two processes on one NIC, or on two.
+class RoundsOfTwoTest : public QpErrorTest {
+ protected:
+  Agent *one = nullptr, *two = nullptr, *peer = nullptr;
+
+  void start_two(int nic_of_two) {
+    one = &agent("node0", "0");
+    two = &agent("node0", "1");
+    peer = &agent("node1", "2");
+    one->open(), two->open(nic_of_two), peer->open();
+  }
+  void strike_in_each_round(uint32_t id, int rounds) {
+    int wr = 0;
+    for (int round = 0; round < rounds; round++) {
+      one->make_qp(), two->make_qp(), peer->make_qp(), peer->make_qp();
+      ASSERT_NO_FATAL_FAILURE(connect(*one, round, *peer, 2 * round));
+      ASSERT_NO_FATAL_FAILURE(connect(*two, round, *peer, 2 * round + 1));
+      const std::string qp = "post " + std::to_string(round) + " write ";
+      two->must(qp + std::to_string(++wr) + " 8 0");
+      two->poll(round, 1, 5000);
+      for (int i = 0; i < 30 && board.state(id).rounds == uint32_t(round); i++) {
+        one->must(qp + std::to_string(++wr) + " 8 0");
+        one->poll(round, 1, 5000);
+      }
+      EXPECT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == size_t(2 * round + 2); }, 3000))
+          << round;
+      EXPECT_EQ(one->qp_state(round), kErr) << round;
+      EXPECT_EQ(two->qp_state(round), kErr) << round;
+      if (round + 1 < rounds)
+        ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; })) << round;
+    }
+    EXPECT_EQ(board.state(id).rounds, uint32_t(rounds));
+  }
+};
+
+TEST_F(RoundsOfTwoTest, all_queue_pairs_of_both_processes_fail_in_each) {
+  const uint32_t id = arm("{target: node0/nic0, qp: all, kind: qp_error, at: {wr: 5}, repeat: 4}");
+  ASSERT_NO_FATAL_FAILURE(start_two(0));
+  strike_in_each_round(id, 4);
+}
+
+TEST_F(RoundsOfTwoTest, the_busiest_queue_pair_of_both_nics_fails_in_each) {
+  const uint32_t id = arm("{target: 'node0/nic[0-1]', kind: qp_error, at: {wr: 5}, repeat: 4}");
+  ASSERT_NO_FATAL_FAILURE(start_two(1));
+  strike_in_each_round(id, 4);
+}
+
+TEST_F(RoundsOfTwoTest, both_ends_of_all_queue_pairs_fail_in_each) {
+  const uint32_t id =
+      arm("{target: node0/nic0, qp: all, kind: qp_error, side: remote, at: {wr: 5}, repeat: 2}");
+  ASSERT_NO_FATAL_FAILURE(start_two(0));
+  Agent& other = agent("node1", "3");
+  other.open();
+  for (int round = 0; round < 2; round++) {
+    one->make_qp(), two->make_qp(), peer->make_qp(), other.make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*one, round, *peer, round));
+    ASSERT_NO_FATAL_FAILURE(connect(*two, round, other, round));
+    const std::string post = "post " + std::to_string(round) + " write 1 8 0";
+    for (int i = 0; i < 5; i++) {
+      one->must(post);
+      one->poll(round, 1, 5000);
+    }
+    EXPECT_TRUE(
+        eventually([&] { return peer->qp_state(round) == kErr && other.qp_state(round) == kErr; }, 3000))
+        << round;
+    if (round == 0)
+      ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; }));
+  }
+  EXPECT_EQ(board.state(id).rounds, 2u);
+}
+
+TEST_F(RoundsOfTwoTest, one_that_is_killed_stops_no_rounds) {
+  const uint32_t id = arm("{target: node0/nic0, qp: all, kind: qp_error, at: {wr: 5}, repeat: 3}");
+  ASSERT_NO_FATAL_FAILURE(start_two(0));
+  two->make_qp(), peer->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*two, 0, *peer, 0));
+  ASSERT_EQ(kill(two->pid(), SIGSTOP), 0);
+  for (int round = 0; round < 2; round++) {
+    one->make_qp(), peer->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*one, round, *peer, round + 1));
+    for (int i = 0; i < 30 && board.state(id).rounds == uint32_t(round); i++) {
+      one->must("post " + std::to_string(round) + " write 1 8 0");
+      one->poll(round, 1, 5000);
+    }
+    EXPECT_EQ(one->qp_state(round), kErr) << round;
+    if (round == 0) two->kill_it();
+    ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; })) << round;
+  }
 }
 
 // The mark of the first round is left to a process that has been killed.

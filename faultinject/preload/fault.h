@@ -50,6 +50,9 @@ class Fault {
   // Does it strike ports, so that it also concerns a queue pair whose *peer* is on the target?
   virtual bool reaches_peers() const { return false; }
 
+  // Does one strike end no round for the others, because it strikes in each process, or at each NIC?
+  virtual bool strikes_in_each_process() const { return false; }
+
   // It fired (or a context was opened while it lasts): called once per context, concerned or not.
   virtual void begin(Context&, uint64_t /*now_ns*/) {}
 

@@ -176,7 +176,10 @@ Process* Process::make() {
 }
 
 Process::Process(Board& board, ProcessEntry& entry, uint32_t node, int32_t pid)
-    : board_(board), entry_(entry), node_(node), pid_(pid) {}
+    : board_(board), entry_(entry), node_(node), pid_(pid) {
+  entry_.nics.store(0);  // exec keeps the pid, and with it the entry
+  entry_.node.store(node);
+}
 
 void Process::start_thread() {
   sigset_t all, before;
@@ -213,6 +216,7 @@ void Process::run() {
     bool changed = false;
     uint64_t next = advance(board_, now, changed);
     if (changed) ring_all(board_);
+    const uint64_t asked = board_.questions.load();
     {
       const std::lock_guard lock(mutex_);
       for (const auto& context : contexts_) {
@@ -220,6 +224,8 @@ void Process::run() {
         next = std::min(next, context->tick(now));
       }
     }
+    // All rounds about which it was asked are begun in every context. Its own answer may be the last one.
+    if (entry_.answered.exchange(asked) < asked) next = now;
     asleep_until_ns_.store(next);
     if (!stop_.load()) wait_for_ring(entry_, seen, next);
     asleep_until_ns_.store(UINT64_MAX);
@@ -245,6 +251,8 @@ void Process::opened(ibv_context* device) {
     return;
   }
   const std::lock_guard lock(mutex_);
+  open_[nic].fetch_add(1);
+  entry_.nics.fetch_or(uint64_t(1) << nic);
   contexts_.push_back(std::make_unique<Context>(*this, *slot, device, node_, nic, ports));
   Context& context = *contexts_.back();
   patch(*slot, context);
@@ -259,6 +267,8 @@ std::vector<Undestroyed> Process::closing(ibv_context* device) {
     (*it)->events().close();
     (*it)->close_wakers();
     auto undestroyed = (*it)->take_undestroyed();
+    const uint32_t nic = (*it)->nic();
+    if (open_[nic].fetch_sub(1) == 1) entry_.nics.fetch_and(~(uint64_t(1) << nic));
     contexts_.erase(it);
     return undestroyed;
   }
@@ -270,6 +280,16 @@ bool Process::acknowledge(const ibv_async_event& event) {
   for (const auto& context : contexts_)
     if (context->events().acknowledge(event)) return true;
   return false;
+}
+
+void Process::has_struck(FaultEntry& fault, uint32_t round) {
+  note_strike(board_, fault, round);
+  // Where the target is this one context, there is no need to wait for the thread: so the next send finds the
+  // fault armed anew, and is counted for the next round.
+  uint32_t contexts = 0;
+  for (uint32_t nic = 0; nic < kMaxNics; nic++)
+    if (fault.hits(node_, nic)) contexts += open_[nic].load();
+  finish_when_all_have(board_, fault, round, contexts <= 1 ? &entry_ : nullptr, monotonic_ns());
 }
 
 const char* Process::rank() const { return environment().rank; }

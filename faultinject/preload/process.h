@@ -36,6 +36,9 @@ class Process {
   void sync_all();
   void event(const char* name, uint64_t value);
 
+  // A fault that strikes in each process has struck in this one, by a context that has begun `round`.
+  void has_struck(FaultEntry& fault, uint32_t round);
+
   // The injector's thread must be awake at `time_ns` or earlier.
   void wake_by(uint64_t time_ns);
   void wake_everybody() { ring_all(board_); }
@@ -59,6 +62,8 @@ class Process {
   const uint32_t node_;
   const int32_t pid_;
   std::array<std::atomic<uint32_t>, kMaxNics> qp_indices_{}, other_qp_indices_{};
+
+  std::array<std::atomic<uint32_t>, kMaxNics> open_{};  // contexts of each NIC
 
   std::mutex mutex_;  // of the lists; taken before any Context's
   std::vector<std::unique_ptr<Context>> contexts_;

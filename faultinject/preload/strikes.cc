@@ -148,8 +148,13 @@ void Context::push_event(const ibv_async_event& event) {
 }
 
 void Context::round_is_over(Fault& fault, uint32_t round) {
-  finish_round(fault.entry(), round);
-  if (round + 1 >= fault.entry().rounds) return;  // it was the last round
+  const bool last = round + 1 >= fault.entry().rounds;
+  if (fault.strikes_in_each_process() && !last) {
+    process_.has_struck(fault.entry(), round);
+  } else {
+    finish_round(fault.entry(), round);
+  }
+  if (last) return;
   sync_due_ = true;
   process_.wake_everybody();
 }
