@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports within r2ccl/ go downward only, and pure packages stay pure. channel/ carries out what protocol/ decides: it states no duration, compares no
 times, names no phase of a migration, names a path's state only where it sets it, and asks nothing of what a decision rests on (FACT): it hands that to
-protocol/, in a sight or as an argument. path/ states no duration either. Reads every source of the core, and shows first that it notices lines that
-break these rules.
+protocol/, in a sight or as an argument. Whatever else it makes a condition of, channel_conditions.csv has for each function how many conditions there are,
+and why none of them is a decision of the protocol (WHY): a condition that comes anew is noticed whatever it is about. path/ states no duration either. Reads
+every source of the core, and shows first that it notices lines that break these rules.
 
     imports_test.py R2CCL_FOLDER"""
+import collections
+import csv
 import pathlib
 import re
 import sys
@@ -67,6 +70,51 @@ def statements(text):
         yield first, held
 
 
+# Conditions: a loop over numbers or objects is none.
+CONDITION = re.compile(r'\b(?:if|while|switch) \(|(?<= )&& |\|\| | \? |\b(?:any|all|none|count)_of\(|\bcount_if\(|\.(?:any|first)\(')
+FUNCTION = re.compile(r'(?: {2})?(?![ }]|(?:if|for|while|switch|return|else|case)\b)[^=(]*?((?:\w+::)?~?\w+)\([^{};]*\)(?: const| override| noexcept| final)*(?: :.*)? \{')
+WHY = {
+    'direct': 'posting, testing and polling are direct',
+    'object': 'is the object there, and who has it just now',
+    'outcome': 'what a call has returned',
+    'sight': 'collects what protocol/ or balance/ asks for',
+    'act': 'carries out what a function of protocol/ or balance/ has decided',
+    'status': 'that a channel has failed, or is closed, is for good',
+    'words': 'what the log, an error or the trace says',
+    'meter': 'what the meters of the balance count',
+}
+
+
+def conditions(text):
+    """How many conditions each function has."""
+    counts, function = collections.Counter(), ''
+    for _, statement in statements(text):
+        if begins := FUNCTION.match(statement):
+            function = begins.group(1)
+        if found := len(CONDITION.findall(statement)):
+            counts[function] += found
+    return counts
+
+
+def listed():
+    with open(pathlib.Path(__file__).with_name('channel_conditions.csv'), newline='') as file:
+        return {(row['file'], row['function']): row for row in csv.DictReader(file)}
+
+
+def wrong_conditions(file, text, rows):
+    """`rows`: of this file's functions."""
+    counts = conditions(text)
+    for function, count in counts.items():
+        row = rows.get(function)
+        if not row or int(row['conditions']) != count:
+            yield (f'{file}: {function} has {count} conditions, and channel_conditions.csv knows {row["conditions"] if row else "none"}: what is decided belongs '
+                   'into protocol/')
+        elif unknown := [why for why in row['why'].split() if why not in WHY]:
+            yield f'channel_conditions.csv: {function}: {", ".join(unknown)} is no reason'
+    for function in rows.keys() - counts.keys():
+        yield f'{file}: {function} has no conditions, and channel_conditions.csv has a row for it'
+
+
 def decides(line):
     """What a line of a package that carries out does that is not its part; None."""
     if states_duration(line):
@@ -105,7 +153,30 @@ SPLIT = """  if (path &&
 """
 
 
+CONDITIONS = """void Channel::one(int nic,
+                  bool up) {
+  if (nic > 2 && up)
+    for (int i = 0; i < 3; ++i) say(i);
+  say(up ? 1 : 2);
+}
+Channel::Channel(int nic) : nic_(nic) {
+  const bool any = std::any_of(all.begin(), all.end(), [](int it) { return it > 2; });
+}
+class Two {
+  bool is_one() const { return a || b; }
+  void plain() { say(1); }
+};
+"""
+
+
 def check_self():
+    assert conditions(CONDITIONS) == {'Channel::one': 3, 'Channel::Channel': 1, 'is_one': 1}, conditions(CONDITIONS)
+    row = {'conditions': '3', 'why': 'direct'}
+    rows = {'Channel::one': row, 'Channel::Channel': {**row, 'conditions': '1'}, 'is_one': {**row, 'conditions': '1'}}
+    assert not list(wrong_conditions('x.cc', CONDITIONS, rows))
+    for wrong in ({'is_one': {**row, 'conditions': '2'}}, {'is_one': {**row, 'conditions': '1', 'why': 'because'}}, {'gone': row}):
+        assert list(wrong_conditions('x.cc', CONDITIONS, {**rows, **wrong})), wrong
+    assert list(wrong_conditions('x.cc', CONDITIONS, {})), 'not listed'
     assert [bool(decides(statement)) for _, statement in statements(SPLIT)] == [True, False]
     for line in DECIDE:
         assert decides(line), f'not noticed: {line}'
@@ -114,6 +185,7 @@ def check_self():
 
 
 def wrong_lines(folder):
+    known = listed()
     for path in sorted(folder.rglob('*')):
         if path.suffix not in ('.h', '.cc'):
             continue
@@ -127,6 +199,9 @@ def wrong_lines(folder):
                 yield f'{path}:{number}: {package}/ may not include {found.group(1)}/'
             if package in PURE and IMPURE.match(line):
                 yield f'{path}:{number}: {package}/ is pure: {line}'
+        if package in CARRIES_OUT:
+            rows = {function: row for (file, function), row in known.items() if file == path.name}
+            yield from wrong_conditions(path.name, path.read_text(), rows)
         for number, statement in statements(path.read_text()) if package in STATES_NO_DURATION else ():
             if package in CARRIES_OUT and (why := decides(statement)):
                 yield f'{path}:{number}: {package}/ {why}, protocol/ does: {statement.strip()}'
