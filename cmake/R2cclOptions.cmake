@@ -35,7 +35,9 @@ endif()
 
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
 # gcc collects its garbage from 256 MB on, again and again, which is a tenth of its time: here from 1 GB on (twice this).
-add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
+if(NOT R2CCL_CLANG_TIDY)  # clang reads gcc's command, and warns of what it does not know
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
+endif()
 if(R2CCL_CHECK_OWNERSHIP)
   add_compile_definitions(R2CCL_CHECK_OWNERSHIP)
 endif()
