@@ -79,11 +79,19 @@ void Channel::give_set_up_up(const Tick& tick) {
 
 void Channel::say_last_word() {
   const LastWord word = closing_.last_word(status() == Status::kFailed, greeted_);
-  if (word == LastWord::kClose) send(wire::Type::kClose, closing_message());
-  if (word == LastWord::kFailure) send(wire::Type::kFail, sentence(error_));
+  switch (word) {
+    case LastWord::kNothing:
+      break;
+    case LastWord::kClose:
+      send(wire::Type::kClose, closing_message());
+      break;
+    case LastWord::kFailure:
+      send(wire::Type::kFail, sentence(error_));
+      [[fallthrough]];
+    case LastWord::kRecord:
+      emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
+  }
   closing_.has_told();  // not before: should memory be short, this end fails, and says that
-  if (word == LastWord::kFailure || word == LastWord::kRecord)
-    emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
 
 void Channel::hang_up() {
