@@ -175,7 +175,7 @@ TEST_F(BeforeTheFirst, a_stream_that_goes_on_over_the_fenced_nic_has_not_left_it
 }
 
 TEST_F(BeforeTheFirst, a_rate_that_is_missing_although_an_operation_had_ended_excuses_no_recovery) {
-  lose_early(60);
+  lose_early(230);  // longer than W, which is that operation at half the rate
   operation(700, 800);
   job.firings[0].before_from_ns = at(985);  // nothing was delivered since then
   std::rotate(job.record.operations.begin(), job.record.operations.end() - 1, job.record.operations.end());
