@@ -34,7 +34,7 @@ class Bare final : public Channel {
   void step_paths(const Tick&) override {}
   void half_made(PathHalf&, const Tick&) override {}
   void carries_on(bool, Owned) override {}
-  Path* standing_still(Owned) const override { return nullptr; }
+  uint32_t standing_still(Owned) override { return 0; }
   void waited(bool, Owned) override {}
   void on_ack_query(uint64_t, Owned) override {}
   bool peer_fenced(const wire::Fenced&, const Tick&) override { return false; }
