@@ -230,15 +230,15 @@ class Builder {
         name == "migration_done" || name == "replayed" || name == "channel_failed" ||
         name == "channel_closing")
       follow(source, name, event, nic, channel);
-    if (name == "path_opened")
-      remote_nic_[{source, nic, event.value("a", int64_t{-1})}] = event.value("b", nic);
+    if (name == "path_opened" || name == "path_accepted")
+      remote_nic_[{source, channel, event.value("a", int64_t{-1})}] = event.value("b", nic);
     if (name == "nic_down") down_since_.try_emplace(of_nic, at(event));
     if (name == "nic_gray") gray_since_.try_emplace(of_nic, at(event));
     if (name == "nic_up") end_nic_slice("port down", down_since_, of_nic, at(event));
     if (name == "nic_up" || name == "nic_well") end_nic_slice("gray", gray_since_, of_nic, at(event));
     const bool about_nic = name == "nic_down" || name == "nic_up" || name == "nic_gray" ||
                            name == "nic_well" || name == "path_opening" || name == "path_opened" ||
-                           name == "probe_failed";
+                           name == "path_accepted" || name == "probe_failed";
     if (about_nic && nic >= 0)
       instant(event, pid, nic_track(pid, nic));
     else if (channel >= 0 && name != "fence_started" && name != "fence_done" && name != "migration_started")
@@ -319,7 +319,7 @@ class Builder {
   const Strike* explaining(const Migration& migration) const {
     if (migration.planned) return nullptr;
     const std::string node = migration.source.substr(0, migration.source.find('/'));
-    const auto opened = remote_nic_.find({migration.source, migration.nic, migration.path});
+    const auto opened = remote_nic_.find({migration.source, migration.channel, migration.path});
     const int64_t remote = opened != remote_nic_.end() ? opened->second : migration.nic;
     const auto touches = [&](const Strike& strike) {
       if (!strike.place || migration.nic < 0 || remote < 0) return false;
@@ -379,7 +379,7 @@ class Builder {
   double zero_ = 0, end_ = 0;
   std::vector<Strike> strikes_;
   std::map<std::tuple<std::string, int64_t, int64_t>, Migration> open_;  // source, channel, path that is left
-  std::map<std::tuple<std::string, int64_t, int64_t>, int64_t> remote_nic_;  // source, NIC, path
+  std::map<std::tuple<std::string, int64_t, int64_t>, int64_t> remote_nic_;  // source, channel, path
   std::vector<Migration> finished_;
   std::map<std::pair<int, int64_t>, double> down_since_, gray_since_;  // by (pid, NIC)
 };

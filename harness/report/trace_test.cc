@@ -190,6 +190,21 @@ TEST(Trace, arrows_lead_from_the_fault_to_the_migrations_that_it_explains) {
   EXPECT_EQ(named(of_phase(trace, "X"), "migrate").size(), 1u);
 }
 
+// A receiver on NIC 1 leaves two paths from the same NIC of its peer: one of each channel, with the same
+// number.
+TEST(Trace, a_fault_explains_the_migration_of_a_cross_rail_at_both_ends) {
+  const nlohmann::json faults = {{{"target", "node0/nic0"}, {"t0_at_ms", 10.0}, {"healed_at_ms", nullptr}}};
+  const StoredRun run = made_up(faults, {event("node1/rank0", "path_accepted", 0, 1, 3, 1, 0),
+                                         event("node1/rank0", "path_accepted", 0, 1, 4, 1, 2),
+                                         event("node1/rank0", "fence_started", 11, 1, 3, 4, 1),
+                                         event("node1/rank0", "fence_started", 12, 1, 4, 4, 1)});
+  const OrderedJson trace = to_trace(run);
+  expect_well_formed(trace);
+  const auto ends = of_phase(trace, "f");
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0]["ts"], 11'000.0);
+}
+
 TEST(Trace, a_second_failure_in_the_middle_of_a_migration_still_nests) {
   const nlohmann::json faults = {{{"target", "node0/nic0"}, {"t0_at_ms", 10.0}, {"healed_at_ms", nullptr}},
                                  {{"target", "node0/nic1"}, {"t0_at_ms", 11.0}, {"healed_at_ms", nullptr}}};
