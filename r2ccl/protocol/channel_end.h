@@ -14,7 +14,7 @@
 //   opening(path)             sender: it is being opened
 //   opening_over(nic)         sender: the path that is being opened over that NIC of this end, 0: none
 //   another_stands_by(path)   there is a standby path other than this one
-//   may_leave()               false: the channel has failed, or has no path
+//   may_leave()               turn::may_leave(): not before the greeting, nor if the peer has closed
 //   carries_traffic()         there is an active path, none is being left, and nothing is over
 //   any_marked()              something that carries is marked failed (as of look_for_marked())
 //   failed()                  the channel has

@@ -49,7 +49,7 @@ constexpr int bound_for(const TrafficSight& seen) {
 }
 
 /// Counts the channel in. `for_each_standby(f)`: f(nic) of each path that may take over, the one of a move
-/// not included. True: its traffic is away from home, or will be.
+/// not included. True: its traffic is away from home; without an active path, it will be.
 template <class ForEach>
 bool count_in(NicLoad& load, const TrafficSight& seen, ForEach&& for_each_standby) {
   const double weight = seen.weight();

@@ -42,7 +42,8 @@ struct BreakSight {
   bool peer_closed = false;  ///< the other end
   bool closing = false;      ///< this one
 };
-/// What came over the connection is not the peer's: the network has broken it, and another one is tried.
+/// A connection could not be begun, or what came over it is not the peer's: the network has broken it, and
+/// another one is tried.
 /// False: this end fails. A receiver that has not been greeted does not know whom to wait for.
 constexpr bool is_break(bool resilient, bool sender, bool greeted) {
   return resilient && (sender || greeted);

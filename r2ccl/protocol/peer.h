@@ -72,8 +72,8 @@ class Peer {
   }
   std::string nic_name(int nic) const { return hello_.nic_names[nic]; }
 
-  /// It says that this NIC carries nothing: the port is down, or (`nic_left`) the NIC takes no buffers.
   bool nic_up(int nic) const { return !nic_down(nic); }
+  /// It says that this NIC carries nothing: the port is down, or (`nic_left`) the NIC takes no buffers.
   bool nic_down(int nic) const { return nics_[size_t(nic)].down; }
   bool nic_left(int nic) const { return nics_[size_t(nic)].left; }
   /// When that was heard.

@@ -3,8 +3,8 @@
 """Imports within r2ccl/ go downward only, and pure packages stay pure. channel/ carries out what protocol/ decides: it states no duration, compares no
 times, names no phase of a migration, names a path's state only where it sets it, and asks nothing of what a decision rests on (FACT): it hands that to
 protocol/, in a sight or as an argument. Whatever else it makes a condition of, channel_conditions.csv has for each function how many conditions there are,
-and why none of them is a decision of the protocol (WHY): a condition that comes anew is noticed whatever it is about. path/ states no duration either. Reads
-every source of the core, and shows first that it notices lines that break these rules.
+and why none of them is a decision of the protocol (WHY): a condition that comes anew is noticed whatever it is about. path/ states no duration either, but
+for those of its threads (nic_workers). Reads every source of the core, and shows first that it notices lines that break these rules.
 
     imports_test.py R2CCL_FOLDER"""
 import collections
