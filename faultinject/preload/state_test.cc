@@ -11,26 +11,15 @@
 #include <thread>
 #include <vector>
 
-#include "faultinject/control/board_host.h"
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 #include "faultinject/testing/fake_device.h"
 #include "faultinject/testing/fake_verbs.h"
+#include "faultinject/testing/own_board.h"
 
 namespace faultinject::testing {
 namespace {
-
-BoardHost& the_board() {
-  static BoardHost board = [] {
-    BoardHost made = BoardHost::create({{"node0", 1}}, 1);
-    setenv("FAULTINJECT_BOARD", made.path().c_str(), 1);
-    setenv("FAULTINJECT_NODE", "node0", 1);
-    read_environment();
-    return made;
-  }();
-  return board;
-}
 
 class StateTest : public ::testing::Test {
  protected:
