@@ -64,6 +64,15 @@ class Races : public ::testing::Test {
   // As the holder of the moment.
   Hold hold() { return {queue_pair().responder, queue_pair().responder.load()}; }
   bool take() { return take_shared_receive(*fabric_, queue_pair(), hold()); }
+  // It is taking a request.
+  void a_holder_is_killed_at(const char* point) {
+    ASSERT_EQ(in_another_process([&] {
+                test::at_next(point, [] { ::_exit(42); });
+                take();
+                return 1;
+              }),
+              42);
+  }
   // The next holder of the queue pair.
   void hold_anew() { queue_pair().responder.store(((queue_pair().responder.load() >> 32) + 1) << 32 | 77); }
   // The owner takes the hold away, and ends what the holder began.
@@ -126,12 +135,7 @@ class Races : public ::testing::Test {
 
 TEST_F(Races, a_shared_queue_goes_on_when_a_killed_initiator_had_claimed_a_request_and_it_was_posted_anew) {
   for (std::uint64_t i = 0; i < kDepth; ++i) post_shared(i);
-  ASSERT_EQ(in_another_process([&] {
-              test::at_next("claimed", [] { ::_exit(42); });
-              take();
-              return 1;
-            }),
-            42);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("claimed"));
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(complete_next(), 0u);
   post_shared(kDepth);  // polled, and its place in the ring is used again
@@ -147,12 +151,7 @@ TEST_F(Races, a_shared_queue_goes_on_when_a_killed_initiator_had_claimed_a_reque
 // It had ended everything but its step to the next request.
 TEST_F(Races, a_shared_queue_goes_on_when_the_initiator_was_killed_before_it_moved_on) {
   for (std::uint64_t i = 0; i < kDepth; ++i) post_shared(i);
-  ASSERT_EQ(in_another_process([&] {
-              test::at_next("taken", [] { ::_exit(42); });
-              take();
-              return 1;
-            }),
-            42);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("taken"));
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(complete_next(), 0u);
   post_shared(kDepth);  // polled, and its place in the ring is used again
@@ -170,12 +169,7 @@ TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_clai
   other.recv_ring = allocate_pages(*fabric_, 1, kDepth * 64);
   post_shared(0);
   post_shared(1);
-  ASSERT_EQ(in_another_process([&] {
-              test::at_next("claimed", [] { ::_exit(42); });
-              take();
-              return 1;
-            }),
-            42);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("claimed"));
   const Hold of_other{other.responder, 0};
   ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, other, of_other) ? 0 : 1; }), 0);
   EXPECT_EQ(other.recv_posted.load(), 1u);
@@ -186,12 +180,7 @@ TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_clai
 
 TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
   post_shared(0);
-  ASSERT_EQ(in_another_process([&] {
-              test::at_next("request_named", [] { ::_exit(42); });
-              take();
-              return 1;
-            }),
-            42);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("request_named"));
   EXPECT_NE(queue_pair().srq_intent.load() & kTaking, 0u);
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
@@ -201,12 +190,7 @@ TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_
 
 TEST_F(Races, an_owner_leaves_a_request_to_others_that_a_killed_initiator_had_only_meant_to_take) {
   post_shared(0);
-  ASSERT_EQ(in_another_process([&] {
-              test::at_next("request_named", [] { ::_exit(42); });
-              take();
-              return 1;
-            }),
-            42);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("request_named"));
   close_taking(*fabric_, queue_pair());
   EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
   EXPECT_EQ(entry_of(*fabric_, shared_queue(), 0).claim.load(), 0u);
@@ -223,12 +207,7 @@ TEST_F(Races, a_request_that_a_killed_initiator_had_claimed_survives_that_its_pl
     queue_pair().srq_intent.store(0);
     shared_queue().taken.store(0);
     post_shared(0);
-    ASSERT_EQ(in_another_process([&] {
-                test::at_next(point, [] { ::_exit(42); });
-                take();
-                return 1;
-              }),
-              42);
+    ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at(point));
     shared_queue().taken.store(kDepth);
     finish_taking_of(*fabric_, shared_queue(), entry_of(*fabric_, shared_queue(), kDepth));
     post_shared(kDepth);
@@ -318,12 +297,7 @@ class AfterTheNextHolder : public Races, public ::testing::WithParamInterface<co
     revoke_and_close();
     queue_pair().recv_completed.store(queue_pair().recv_posted.load());  // flushed
     hold_anew();
-    ASSERT_EQ(in_another_process([&] {
-                test::at_next("claimed", [] { ::_exit(42); });
-                take();
-                return 1;
-              }),
-              42);
+    ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("claimed"));
   }
   void the_request_is_found(std::uint64_t index) {
     hold_anew();
@@ -352,12 +326,7 @@ TEST_F(AfterTheNextHolder, a_revoked_initiator_that_ends_what_a_killed_one_began
   post_shared(0);
   post_shared(1);
   hold_anew();
-  ASSERT_EQ(in_another_process([&] {
-              test::at_next("claimed", [] { ::_exit(42); });
-              take();
-              return 1;
-            }),
-            42);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("claimed"));
   hold_anew();
   test::at_next("claim_seen", [&] { the_next_holder_is_killed(); });
   finish_taking(*fabric_, queue_pair());
