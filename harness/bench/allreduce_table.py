@@ -9,7 +9,7 @@
 each message size.
 
 A node has four NICs of --mbits each, and loses the fraction x of them in the middle of each job: one for x = 1/4, two for x = 1/2. For
-x = 1/8 it has eight NICs of half the rate, and loses one. T is the median duration of an operation once the job has settled after the loss,
+x = 1/8 it has eight NICs of half the rate, and loses one; with --eighth throttle it has four, and one of them falls to half its rate. T is the median duration of an operation once the job has settled after the loss,
 and T0 the median before the loss, in the same job. `--mbits auto` takes the highest rate at which healthy rings (NCCL's and the engine's)
 reach 0.97 of what the ports carry, with the number of NICs that belongs to x. Mode 3 runs with its default settings unless --margin is
 given. Each row has the share of the CPUs that was idle during its job (of the CPUs on which this program may run, see taskset): below about
@@ -44,15 +44,16 @@ timeouts: {{setup: 120 s, stall: 60 s, job: 600 s}}
 """
 
 
-def nics_of(lost, mbits):
+def nics_of(arguments, lost, mbits):
     """(NICs of a node, Mbit/s of each)."""
-    return (2 * NICS, mbits / 2) if lost == "1/8" else (NICS, mbits)
+    return (2 * NICS, mbits / 2) if lost == "1/8" and arguments.eighth == "nics" else (NICS, mbits)
 
 
-def fault(lost, at):
+def fault(arguments, lost, mbits, at):
     """The lines of the scenario."""
     target = {"0": None, "1/8": "nic0", "1/4": "nic0", "1/2": "nic[0-1]"}[lost]
-    return f"faults:\n  - {{at: {{iter: {at}}}, target: \"node1/{target}\", kind: port_down}}\n" if target else ""
+    kind = f"throttle, rate: {mbits / 2} Mbit/s" if lost == "1/8" and arguments.eighth == "throttle" else "port_down"
+    return f"faults:\n  - {{at: {{iter: {at}}}, target: \"node1/{target}\", kind: {kind}}}\n" if target else ""
 
 
 def operations_of(arguments, size):
@@ -99,10 +100,10 @@ def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
     at = iters // 3
     settings = ([f"R2CC_COLLNET_MARGIN: {arguments.margin}"] if arguments.margin else []) + ([f"R2CC_ALGORITHM: {algorithm}"] if algorithm else [])
     env = f", env: {{{', '.join(settings)}}}" if settings else ""
-    nics, nic_mbits = nics_of(lost, mbits)
+    nics, nic_mbits = nics_of(arguments, lost, mbits)
     text = TEXT.format(nodes=nodes, nics=nics, mbits=nic_mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env)
     lost = "0" if healthy else lost
-    text += fault(lost, at)
+    text += fault(arguments, lost, mbits, at)
     row = {"nodes": nodes, "lost": lost, "mbits": mbits, "bytes": size, "algorithm": label, "iters": iters, "margin": arguments.margin or ""}
     with tempfile.TemporaryDirectory(prefix="r2bench-table-") as folder:
         file = os.path.join(folder, "job.yaml")
@@ -162,7 +163,7 @@ def rate_for(arguments, nodes, lost):
         for variant in (("balance", "balance", "off", ""), ("engine", "allreduce", "force", "ring")):
             row = run_job(arguments, nodes, lost, mbits, size, variant, 8, healthy=True)
             kept.append(ring / row["t_ms"] if row["ok"] else 0)
-            print(f"{nodes} nodes of {nics_of(lost, mbits)[0]} NICs at {mbits} Mbit/s, {variant[0]}: " + (f"healthy ring {kept[-1]:.3f} of its ports, CPUs idle {row['cpu_idle']:.2f}" if row["ok"] else row["why"]),
+            print(f"{nodes} nodes of {nics_of(arguments, lost, mbits)[0]} NICs at {mbits} Mbit/s, {variant[0]}: " + (f"healthy ring {kept[-1]:.3f} of its ports, CPUs idle {row['cpu_idle']:.2f}" if row["ok"] else row["why"]),
                   flush=True)
             if kept[-1] < 0.97:
                 break
@@ -179,6 +180,7 @@ def read_arguments():
     parser.add_argument("--nodes", default="4", help="numbers of nodes, separated by commas")
     parser.add_argument("--lost", default="", help="lost fractions x, separated by commas: " + ", ".join(LOST) + " (default: all for sizes, all but 0 for algorithms)")
     parser.add_argument("--mbits", default="auto", help="rate of each NIC in Mbit/s, or auto (the default)")
+    parser.add_argument("--eighth", choices=["nics", "throttle"], default="nics", help="how x = 1/8 is lost")
     parser.add_argument("--only", default="", help="algorithms of the table, separated by commas (default: all)")
     parser.add_argument("--iters", type=int, default=24, help="operations per job, if an operation has 16 MiB or more")
     parser.add_argument("--small-iters", type=int, default=60, help="operations per job, if an operation is smaller than 16 MiB")
@@ -218,7 +220,7 @@ def rates(arguments, until):
     for nodes in (int(word) for word in arguments.nodes.split(",")):
         known = {}  # by the number of NICs
         for x in arguments.lost:
-            nics = nics_of(x, 0)[0]
+            nics = nics_of(arguments, x, 0)[0]
             if nics not in known and time.monotonic() < until:
                 known[nics] = rate_for(arguments, nodes, x) if arguments.mbits == "auto" else int(arguments.mbits)
             yield nodes, x, known.get(nics)
