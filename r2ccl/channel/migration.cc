@@ -35,7 +35,7 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
 
 // What is on record of a failure, before its path is left.
 void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  if (by == trace::DetectedBy::kWatchdog) watchdog_.left(activity_.progress());
+  watchdog_.left(by == trace::DetectedBy::kWatchdog, activity_.progress());
   note_failure(path.local_nic(), path.remote_nic(), why);
   R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; migrating its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());

@@ -30,15 +30,11 @@ bool SenderPaths::looks_soon(const Tick& tick) const {
 bool SenderPaths::is_away() const { return turn::is_ready(sight({})) && active()->local_nic() != home_nic_; }
 
 void SenderPaths::carried(bool first, const Tick& tick) {
-  spread_move_.carries();
-  if (first) {
-    if (!at_home())
-      R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number(),
-              what_failed().c_str(), rail_name(*active()).c_str());
-    return;
-  }
+  wishes_.carries(tick.now);
   lane_plan_.look_soon();
-  retries_.standby_wanted(tick.now);
+  if (first && !at_home())
+    R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number(),
+            what_failed().c_str(), rail_name(*active()).c_str());
 }
 
 int SenderPaths::standbys() const {

@@ -41,9 +41,11 @@ class Watchdog {
   void tick(uint64_t alive) { stall_.tick(alive); }
   /// Another path carries.
   void carries_on(uint64_t progress) { stall_.carries_on(progress); }
-  /// A path is left for its silence.
-  void left(uint64_t progress) { stall_.left(progress); }
-  /// How many were since anything arrived anywhere.
+  /// A path is left. `unreported`: because something that was waited for did not come, while no error told.
+  void left(bool unreported, uint64_t progress) {
+    if (unreported) stall_.left(progress);
+  }
+  /// How many were for that reason since anything arrived anywhere.
   unsigned leaves(uint64_t progress) const { return stall_.leaves(progress); }
 
   /// While a path is active and none is being left.

@@ -133,8 +133,10 @@ TEST(Watchdog, another_path_that_carries_begins_without_silence) {
 TEST(Watchdog, counts_the_paths_left_while_nothing_arrives) {
   World w;
   EXPECT_EQ(w.watchdog.leaves(w.count), 0u);
-  w.watchdog.left(w.count);
-  w.watchdog.left(w.count);
+  w.watchdog.left(true, w.count);
+  w.watchdog.left(false, w.count);
+  EXPECT_EQ(w.watchdog.leaves(w.count), 1u) << "of an error nobody says that it came early";
+  w.watchdog.left(true, w.count);
   EXPECT_EQ(w.watchdog.leaves(w.count), 2u);
   EXPECT_EQ(w.watchdog.leaves(w.count + 1), 0u);
 }

@@ -112,6 +112,15 @@ TEST(Wishes, without_a_rail_a_standby_waits) {
   EXPECT_TRUE(s.retries.standby_due(kLacks, kNow + OpeningRetries::kStandbyNs));
 }
 
+TEST(Wishes, when_a_path_carries_a_standby_is_wanted_at_once_and_no_move_goes_on) {
+  Sender s;
+  s.wishes.no_rail(Purpose::kStandby, kNow);
+  s.move.takes(6);
+  s.wishes.carries(kNow + kMs);
+  EXPECT_TRUE(s.retries.standby_due(kLacks, kNow + kMs)) << "the one that stood by may carry now";
+  EXPECT_EQ(s.move.path(), 0u);
+}
+
 TEST(OpeningRetries, says_what_is_opened_next) {
   const OpeningRetries retries;
   EXPECT_EQ(retries.due(true, {}, kNow), Purpose::kFirst);
