@@ -13,17 +13,19 @@ TrafficSight SenderPaths::see_traffic(uint64_t now) const {
   TrafficSight seen;
   seen.home = home_nic_;
   seen.in_demand = in_demand(now);
-  if (active()) seen.active = active()->local_nic();
-  const uint32_t target = active() ? spread_move_.path() : end_.target();
-  if (const Path* path = target != 0 ? paths_.find(target) : nullptr) seen.target = path->local_nic();
-  const Path* standby = paths_.first([&](const Path* path) {
-    return takes_over(path->state, failback_.has(path->id()),
-                      see_rail(path->local_nic(), path->remote_nic(), now));
-  });
-  if (standby) seen.standby = standby->local_nic();
-  if (opening_.is_for(Purpose::kSpread)) seen.moving = opening_.local();
-  if (opening_.is_for(Purpose::kRescue)) seen.rescue = opening_.local();
-  if (opening_.is_for(Purpose::kStandby)) seen.opening = opening_.local();
+  const auto nic_of = [](const Path* path) { return path ? path->local_nic() : TrafficSight::kNone; };
+  seen.active = nic_of(active());
+  seen.move = nic_of(paths_.find(spread_move_.path()));
+  seen.target = nic_of(paths_.find(end_.target()));
+  if (!active())
+    seen.standby = nic_of(paths_.first([&](const Path* path) {
+      return takes_over(path->state, failback_.has(path->id()),
+                        see_rail(path->local_nic(), path->remote_nic(), now));
+    }));
+  if (opening_.under_way()) {
+    seen.opened = opening_.local();
+    seen.purpose = opening_.purpose();
+  }
   return seen;
 }
 
