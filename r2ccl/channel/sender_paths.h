@@ -53,6 +53,9 @@ class SenderPaths : public Channel {
   void search(const Tick& tick) override;
   bool looks_soon(const Tick& tick) const override;
 
+  /// What is asked in each turn: is a standby path due, or something else soon?
+  struct Near;
+
   // --- opening
   struct RailChoice;
   std::optional<Rail> candidate(Purpose purpose, uint64_t now) const;
@@ -61,7 +64,6 @@ class SenderPaths : public Channel {
   void step_opening(const Tick& tick);
   void connected(Path& path, const Tick& tick);
   void opening_succeeded(const Tick& tick);
-  StandbySight see_standbys() const;
 
   // --- choosing
   class SearchActions;

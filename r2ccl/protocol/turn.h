@@ -145,19 +145,19 @@ constexpr bool ends_turn(TurnAct act) {
   return act == TurnAct::kClose || act == TurnAct::kAfterError || act == TurnAct::kPeerClosed;
 }
 
-/// What a sender may have to do soon, besides its open requests.
-struct NearSight {
-  bool on_probation = false;   ///< a path over the home rail is
-  bool away = false;           ///< its traffic is away from home
-  bool home_may_work = false;  ///< nothing is known to be the matter with the home rail
-  bool home_is_near = false;   ///< … which is to be tried soon (Failback::is_near)
-  bool opens = false;          ///< a path is being opened
-  bool moves = false;          ///< it moves to a NIC with less to carry
-  bool standby_due = false;    ///< a standby path is to be opened
-};
-constexpr bool is_near(const NearSight& seen) {
-  return seen.on_probation || (seen.away && seen.home_may_work && seen.home_is_near) || seen.opens ||
-         seen.moves || seen.standby_due;
+/// Has a sender something to do soon, besides its open requests? Of what a Host answers, what takes longer is
+/// asked last, and only where it matters: at the end of each turn this is mostly asked in vain.
+///   on_probation()   a path over the home rail is
+///   opens()          a path is being opened
+///   moves()          it moves to a NIC with less to carry
+///   away()           its traffic is away from home
+///   home_is_near()   the home rail is to be tried soon (Failback::is_near)
+///   home_may_work()  … and nothing is known to be the matter with it
+///   standby_due()    a standby path is to be opened
+template <class Host>
+constexpr bool is_near(const Host& host) {
+  return host.on_probation() || host.opens() || host.moves() ||
+         (host.away() && host.home_is_near() && host.home_may_work()) || host.standby_due();
 }
 
 /// What is known when a turn has gone on to its end.

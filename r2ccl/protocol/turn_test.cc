@@ -205,16 +205,39 @@ TEST(Turn, is_ready_while_its_path_carries_and_nothing_is_marked_failed) {
   EXPECT_FALSE(turn::is_ready(in(Phase::kChoosing)));
 }
 
+/// Counts the answers that take long.
+struct NearHost {
+  bool probation = false, opening = false, moving = false, is_away = false, near = false, works = false,
+       due = false;
+  mutable int asked_rail = 0, asked_standby = 0;
+  bool on_probation() const { return probation; }
+  bool opens() const { return opening; }
+  bool moves() const { return moving; }
+  bool away() const { return is_away; }
+  bool home_is_near() const { return near; }
+  bool home_may_work() const { return ++asked_rail, works; }
+  bool standby_due() const { return ++asked_standby, due; }
+};
+
 TEST(Near, what_a_sender_may_have_to_do_soon) {
-  EXPECT_FALSE(is_near({}));
-  EXPECT_TRUE(is_near({.on_probation = true}));
-  EXPECT_TRUE(is_near({.opens = true}));
-  EXPECT_TRUE(is_near({.moves = true}));
-  EXPECT_TRUE(is_near({.standby_due = true}));
-  EXPECT_TRUE(is_near({.away = true, .home_may_work = true, .home_is_near = true}));
-  EXPECT_FALSE(is_near({.home_may_work = true, .home_is_near = true})) << "it is at home";
-  EXPECT_FALSE(is_near({.away = true, .home_is_near = true})) << "its event comes first";
-  EXPECT_FALSE(is_near({.away = true, .home_may_work = true}));
+  EXPECT_FALSE(is_near(NearHost{}));
+  EXPECT_TRUE(is_near(NearHost{.probation = true}));
+  EXPECT_TRUE(is_near(NearHost{.opening = true}));
+  EXPECT_TRUE(is_near(NearHost{.moving = true}));
+  EXPECT_TRUE(is_near(NearHost{.due = true}));
+  EXPECT_TRUE(is_near(NearHost{.is_away = true, .near = true, .works = true}));
+  EXPECT_FALSE(is_near(NearHost{.near = true, .works = true})) << "it is at home";
+  EXPECT_FALSE(is_near(NearHost{.is_away = true, .near = true})) << "its event comes first";
+  EXPECT_FALSE(is_near(NearHost{.is_away = true, .works = true}));
+}
+
+TEST(Near, asks_for_what_takes_long_only_where_it_matters) {
+  for (const NearHost& host : {NearHost{.near = true}, NearHost{.is_away = true},
+                               NearHost{.opening = true, .is_away = true, .near = true}}) {
+    is_near(host);
+    EXPECT_EQ(host.asked_rail, 0);
+    EXPECT_EQ(host.asked_standby, host.opening ? 0 : 1);
+  }
 }
 
 }  // namespace
