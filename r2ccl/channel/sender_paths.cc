@@ -26,10 +26,9 @@ void SenderPaths::carried(bool first, const Tick& tick) {
 }
 
 int SenderPaths::standbys() const {
-  if (!active()) return 0;
-  return int(std::count_if(paths_.begin(), paths_.end(),
-                           [](const auto& path) { return path->is_standby(); })) +
-         opening_.is_for(Purpose::kStandby);
+  int stand_by = 0;
+  for (const auto& path : paths_) stand_by += path->is_standby();
+  return count_of_standbys(active() != nullptr, stand_by, opening_.is_for(Purpose::kStandby));
 }
 
 // What rail_choice.h asks.

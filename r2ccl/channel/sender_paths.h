@@ -79,7 +79,7 @@ class SenderPaths : public Channel {
   TrafficSight see_traffic(uint64_t now) const;
   std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
   void step_spread(const Tick& tick);
-  void look_for_less(const Tick& tick);
+  struct MoveHost;
   void step_move(Path& path, const Tick& tick);
   void end_move(const Tick& tick);
   void move_failed(int nic, const Tick& tick);

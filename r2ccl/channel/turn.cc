@@ -34,18 +34,18 @@ inline void Channel::look(TurnSight& seen, const Tick& tick) const {
 
 Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
-  const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
-  const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
+  const Closing::Ending ending =
+      closing_.ending(close_requested.load(std::memory_order_acquire), [&] { return settles(tick); });
   TurnSight seen;
   look(seen, tick);
   for (size_t i = 0; i < kTurnActs; ++i) {
-    seen.closes = wants_to_close && !settling;
+    seen.closes = ending == Closing::Ending::kCloses;
     if (!is_due(TurnAct(i), seen)) continue;
     const Urgency urgency = act(TurnAct(i), tick);
     if (ends_turn(TurnAct(i))) return urgency;
     look(seen, tick);  // an act may change it
   }
-  return urgency(seen, settling, tick);
+  return urgency(seen, ending == Closing::Ending::kSettles, tick);
 }
 
 TurnSight Channel::sight(const Tick& tick) const {
@@ -133,7 +133,8 @@ Urgency Channel::urgency(const TurnSight& turn, bool settles, const Tick& tick) 
   UrgencySight seen{turn};
   seen.settles = settles;
   seen.probing = paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
-  seen.asked = activity_.asks() || awaited();
+  seen.asked = activity_.asks();
+  seen.awaited = awaited();
   seen.keeps = !paths_.retired().retired().empty();
   seen.looks_soon = looks_soon(tick);
   seen.migrates_for_ns = tick.now - migration_started_;

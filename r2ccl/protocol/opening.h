@@ -117,6 +117,12 @@ class Opening {
   uint64_t since_ = 0;  // alive; when it began to wait for what it waits for
 };
 
+/// How many of a sender's paths count as standing by (R2CC_STANDBYS). `opens`: one is being opened for that.
+/// Without an active path none does: one of them is about to carry.
+constexpr int count_of_standbys(bool active, int stand_by, bool opens) {
+  return active ? stand_by + opens : 0;
+}
+
 /// The receiver's half of a path, which it makes and proves as it is told to.
 enum class ProofAct : uint8_t {
   kWait,

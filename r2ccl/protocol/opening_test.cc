@@ -125,6 +125,12 @@ TEST(OpeningRetries, a_standby_is_opened_by_a_sender_that_carries_and_has_none) 
   EXPECT_FALSE(due({.in = Phase::kChoosing}));
 }
 
+TEST(OpeningRetries, what_counts_as_standing_by) {
+  EXPECT_EQ(count_of_standbys(true, 2, false), 2);
+  EXPECT_EQ(count_of_standbys(true, 2, true), 3);
+  EXPECT_EQ(count_of_standbys(false, 2, true), 0) << "one of them is about to carry";
+}
+
 TEST(PeerOpening, makes_what_it_can_and_says_why_it_cannot) {
   EXPECT_EQ(PeerOpening::on_open({}), OpenAct::kMake);
   EXPECT_EQ(PeerOpening::on_open({.known = true}), OpenAct::kIgnore);

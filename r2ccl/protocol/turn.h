@@ -165,7 +165,8 @@ struct UrgencySight {
   TurnSight turn;
   bool settles = false;          ///< its program has closed it, and waits until what was sent has settled
   bool probing = false;          ///< an answer is awaited
-  bool asked = false;            ///< the progress thread asks it to look, or the peer waits
+  bool asked = false;            ///< the progress thread asks it to look
+  bool awaited = false;          ///< the receiver waits for what was sent
   bool keeps = false;            ///< paths out of use
   bool looks_soon = false;       ///< something else is due at the next tick
   uint64_t migrates_for_ns = 0;  ///< since the path was left
@@ -179,14 +180,17 @@ constexpr Urgency urgency(const UrgencySight& seen) {
   if (turn.phase == Phase::kFencing || (turn.phase == Phase::kChoosing && seen.probing))
     return seen.migrates_for_ns < Bounds::kHotNs ? Urgency::kHot : Urgency::kWatching;
   if (turn.phase == Phase::kChoosing || seen.probing) return Urgency::kWatching;
-  return seen.asked || turn.phase != Phase::kRunning || turn.outage || seen.keeps || turn.setting_up ||
-                 seen.looks_soon
+  return seen.asked || seen.awaited || turn.phase != Phase::kRunning || turn.outage || seen.keeps ||
+                 turn.setting_up || seen.looks_soon
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
 
-/// Of an end that is closed or has failed: it only restores its connection.
-constexpr Urgency urgency_of_ended(bool outage) { return outage ? Urgency::kBusy : Urgency::kIdle; }
+/// Of an end that is over, or whose peer is closed. `done`: nothing is left to do. `outage`: except that its
+/// connection is restored, for the peer's sake.
+constexpr Urgency urgency_of_ended(bool done, bool outage) {
+  return done && !outage ? Urgency::kIdle : Urgency::kBusy;
+}
 
 /// Paths out of use are destroyed while nobody waits for one: a search needs the NICs' workers.
 constexpr bool is_calm(Phase phase) { return phase == Phase::kRunning; }

@@ -110,6 +110,7 @@ TEST(Urgency, nothing_is_due_of_a_channel_that_rests_and_soon_something_of_other
   const auto as_it_is = [](UrgencySight&) {};
   EXPECT_EQ(of(running(), as_it_is), Urgency::kIdle);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.asked = true; }), Urgency::kBusy);
+  EXPECT_EQ(of(running(), [](UrgencySight& s) { s.awaited = true; }), Urgency::kBusy);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.keeps = true; }), Urgency::kBusy);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.looks_soon = true; }), Urgency::kBusy);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.turn.outage = true; }), Urgency::kBusy);
@@ -190,8 +191,10 @@ TEST(Turn, a_device_ends_a_channel_only_without_resilience) {
 }
 
 TEST(Urgency, of_an_end_that_is_over) {
-  EXPECT_EQ(urgency_of_ended(true), Urgency::kBusy);
-  EXPECT_EQ(urgency_of_ended(false), Urgency::kIdle);
+  EXPECT_EQ(urgency_of_ended(true, true), Urgency::kBusy);
+  EXPECT_EQ(urgency_of_ended(true, false), Urgency::kIdle);
+  EXPECT_EQ(urgency_of_ended(false, false), Urgency::kBusy)
+      << "it is still torn down, or something is lacking";
 }
 
 TEST(Turn, is_ready_while_its_path_carries_and_nothing_is_marked_failed) {

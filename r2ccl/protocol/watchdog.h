@@ -6,7 +6,8 @@
 // A Host answers:
 //   progress()         the channel's count of progress
 //   polled_in_vain()   the progress thread has polled for as long as makes suspicious, and nothing has moved
-//   waits()            somebody waits for something that moves
+//   waits()            the program waits for something that moves
+//   awaited()          … or the receiver does, for what was sent
 //   active(), lanes()  the paths that carry
 //   probe(path)        what its probe shows
 //   probe_age(path)    since it was begun
@@ -73,7 +74,7 @@ class Watchdog {
     if (host.polled_in_vain()) stall_.polled_in_vain(progress);
     const bool moved = stall_.moved(progress);
     if (moved) host.moved();
-    if (moved || !host.waits()) {
+    if (moved || !(host.waits() || host.awaited())) {
       host.rests();
       stall_.restart(progress);
       return false;
