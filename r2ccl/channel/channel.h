@@ -360,7 +360,7 @@ class Channel {
   void closed_early();
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
-  void look(TurnSight& seen, const Tick& tick) const;
+  TurnSight look(const Tick& tick, bool closes) const;
   Urgency act(TurnAct act, const Tick& tick);
   Urgency urgency(const TurnSight& turn, bool settles, const Tick& tick) const;
   Urgency step_after_error(const Tick& tick);

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/migration.h"
@@ -48,6 +50,16 @@ enum class TurnAct : uint8_t {
   kRetired,      ///< destroy paths that are out of use
 };
 inline constexpr size_t kTurnActs = size_t(TurnAct::kRetired) + 1;
+
+/// f(act) of each act, in their order, as a constant: what is_due() asks for others is not looked at. Stops
+/// when f returns true.
+template <class F>
+constexpr bool until_turn_ends(F&& f) {
+  return [&]<size_t... i>(std::index_sequence<i...>) {
+    return (f(std::integral_constant<TurnAct, TurnAct(i)>()) || ...);
+  }
+  (std::make_index_sequence<kTurnActs>());
+}
 
 /// What is known of the channel.
 struct TurnSight {
@@ -94,7 +106,7 @@ constexpr bool is_load(const TurnSight& seen) { return !seen.failed && !seen.clo
 
 }  // namespace turn
 
-constexpr bool is_due(TurnAct act, const TurnSight& seen) {
+[[gnu::always_inline]] constexpr bool is_due(TurnAct act, const TurnSight& seen) {
   switch (act) {
     case TurnAct::kClose:
       return seen.closes;
@@ -171,7 +183,7 @@ struct UrgencySight {
   bool looks_soon = false;       ///< something else is due at the next tick
   uint64_t migrates_for_ns = 0;  ///< since the path was left
 };
-constexpr Urgency urgency(const UrgencySight& seen) {
+[[gnu::always_inline]] constexpr Urgency urgency(const UrgencySight& seen) {
   const TurnSight& turn = seen.turn;
   if (!turn::goes_on(turn)) return Urgency::kBusy;
   if (!turn.resilient) return turn.setting_up ? Urgency::kBusy : Urgency::kIdle;
