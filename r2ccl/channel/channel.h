@@ -321,7 +321,6 @@ class Channel {
   void leave_suspects(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   void abandon(Path& path, Owned);
-  void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   bool begin_leaving(const Path& path, trace::DetectedBy by, bool planned, const Tick& tick);
   void take_out(Path& path, bool planned, const Tick& tick, Owned);
   void stop(Path& path);

@@ -15,11 +15,6 @@ constexpr size_t kFailuresTold = 8;
 
 }  // namespace
 
-void Channel::mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  Actions actions(*this, tick, by, why);
-  ChannelEnd(end_, actions).mark_failed(path.id());
-}
-
 void Channel::look_for_suspects(Owned owned) {
   ownership_.check(owned);
   const bool any = paths_.any([this](const auto& path) { return path->carries() && path->failure; });
