@@ -159,7 +159,8 @@ class Channel {
   virtual void carried(bool /*first*/, const Tick&) {}
   /// Traffic flows: is there something better than as it is?
   virtual void come_home(const Tick&) {}
-  virtual void spread_traffic(const Tick&) {}
+  virtual void step_spread(const Tick&) {}
+  virtual void step_balance(const Tick&) {}
   /// None carries, and what was left is fenced: one is chosen. And until one does: for how long?
   virtual void choose(const Tick&) {}
   virtual void search(const Tick&) {}

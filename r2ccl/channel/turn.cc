@@ -28,6 +28,7 @@ void Channel::look_for_owner(const Tick& tick) {
   seen.greeted = greeted_;
   seen.peer_closed = closing_.peer_closed();
   seen.resilient = context_.resilient();
+  seen.balances = context_.balances();
   seen.active = active() != nullptr;
   seen.suspected = suspected_.load(std::memory_order_acquire);
   seen.phase = end_.phase();
@@ -115,7 +116,10 @@ TurnSight Channel::sight(const Tick& tick) const { return look(tick, closing_.be
       come_home(tick);
       break;
     case TurnAct::kSpread:
-      spread_traffic(tick);
+      step_spread(tick);
+      break;
+    case TurnAct::kBalance:
+      step_balance(tick);
       break;
     case TurnAct::kRetired:
       for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);

@@ -46,7 +46,8 @@ enum class TurnAct : uint8_t {
   kChoose,       ///< choose the path that takes over
   kSearch,       ///< fail if no path has worked for too long
   kComeHome,     ///< move traffic back to its home rail
-  kSpread,       ///< move traffic to a NIC with less load, or spread it over several
+  kSpread,       ///< mode 1: move traffic to a NIC with less load
+  kBalance,      ///< mode 2 and up: spread it over several NICs
   kRetired,      ///< destroy paths that are out of use
 };
 inline constexpr size_t kTurnActs = size_t(TurnAct::kRetired) + 1;
@@ -72,6 +73,7 @@ struct TurnSight {
   bool greeted = false;      ///< both ends have greeted each other
   bool peer_closed = false;  ///< the peer has closed its end
   bool resilient = false;    ///< R2CC_MODE is not 0
+  bool balances = false;     ///< … nor 1
   bool active = false;       ///< there is an active path
   bool suspected = false;    ///< a path in use is marked failed
   Phase phase = Phase::kRunning;
@@ -144,8 +146,11 @@ constexpr bool is_load(const TurnSight& seen) { return !seen.failed && !seen.clo
     case TurnAct::kSearch:
       return turn::migrates(seen) && seen.phase != Phase::kRunning;
     case TurnAct::kComeHome:
-    case TurnAct::kSpread:
       return turn::carries(seen);
+    case TurnAct::kSpread:
+      return turn::carries(seen) && !seen.balances;
+    case TurnAct::kBalance:
+      return turn::carries(seen) && seen.balances;
     case TurnAct::kRetired:
       return turn::goes_on(seen) && seen.resilient;
   }

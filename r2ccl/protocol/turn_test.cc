@@ -41,6 +41,14 @@ TEST(Turn, of_a_channel_that_carries) {
   EXPECT_EQ(due(running()), (Acts{kHalves, kPaths, kTime, kWatch, kProbes, kComeHome, kSpread, kRetired}));
 }
 
+TEST(Turn, modes_that_balance_spread_traffic_over_lanes_instead) {
+  TurnSight seen = running();
+  seen.balances = true;
+  EXPECT_EQ(due(seen), (Acts{kHalves, kPaths, kTime, kWatch, kProbes, kComeHome, kBalance, kRetired}));
+  seen.phase = Phase::kFencing;
+  EXPECT_FALSE(is_due(kBalance, seen)) << "lanes change when the migration is over";
+}
+
 TEST(Turn, a_path_that_is_marked_failed_is_left_before_anything_is_watched) {
   TurnSight seen = running();
   seen.suspected = true;
@@ -60,7 +68,7 @@ TEST(Turn, of_a_migration) {
             (Acts{kHalves, kPaths, kTime, kProbes, kUnfenced, kChoose, kSearch, kRetired}));
   EXPECT_EQ(due(in(Phase::kWaitingForPeer, MigrationEnd::Fence::kCannot)),
             (Acts{kHalves, kPaths, kTime, kProbes, kRemoval, kUnfenced, kChoose, kSearch, kRetired}));
-  for (const TurnAct act : {kWatch, kLeave, kComeHome, kSpread})
+  for (const TurnAct act : {kWatch, kLeave, kComeHome, kSpread, kBalance})
     EXPECT_FALSE(is_due(act, in(Phase::kFencing, MigrationEnd::Fence::kPending, true)))
         << "also while the active path goes on";
 }
