@@ -113,7 +113,8 @@ class LanePlan {
   double share(int local, int remote) const { return wants(local, remote) ? shares_[size_t(local)] : 0; }
   struct Carrier {
     int local, remote;
-    bool slow;  ///< its rail takes longer for a message than others do
+    bool gray;  ///< its NIC of this node is
+    bool far;   ///< what is being sent crosses sockets on this rail
   };
   /// What each path carries of its rail's share: rails without a path leave theirs to the others. Empty: the
   /// active path carries everything.
@@ -121,7 +122,7 @@ class LanePlan {
     std::vector<LaneShare> parts;
     double sum = 0;
     for (const Carrier& path : paths) {
-      parts.push_back({share(path.local, path.remote), path.slow});
+      parts.push_back({share(path.local, path.remote), path.gray || path.far});  // slow: for either reason
       sum += parts.back().share;
     }
     if (sum <= 0) parts.clear();

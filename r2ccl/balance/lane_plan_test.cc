@@ -326,19 +326,21 @@ TEST(LanePlan, rails_without_a_path_leave_their_share_to_the_others) {
   n.local_down = {1};
   n.home = 1, n.at_home = false;
   n.look();
-  const auto carrier = [&](int l, bool slow = false) {
-    return LanePlan::Carrier{l, n.plan.partner(l), slow};
+  const auto carrier = [&](int l, bool gray = false, bool far = false) {
+    return LanePlan::Carrier{l, n.plan.partner(l), gray, far};
   };
   const double share0 = n.share(0), share2 = n.share(2);
   ASSERT_GT(share0, 0);
   ASSERT_GT(share2, 0);
-  const LanePlan::Carrier two[] = {carrier(0), carrier(2, true)};
+  const LanePlan::Carrier two[] = {carrier(0), carrier(2, true, false)};
   const auto parts = n.plan.parts(two);
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_DOUBLE_EQ(parts[0].share, share0 / (share0 + share2));
   EXPECT_DOUBLE_EQ(parts[0].share + parts[1].share, 1);
   EXPECT_FALSE(parts[0].slow);
-  EXPECT_TRUE(parts[1].slow);
+  EXPECT_TRUE(parts[1].slow) << "its NIC carries less than others do";
+  const LanePlan::Carrier across[] = {carrier(0, false, true), carrier(2)};
+  EXPECT_TRUE(n.plan.parts(across)[0].slow) << "what is sent crosses sockets";
   const LanePlan::Carrier none[] = {carrier(1)};
   EXPECT_TRUE(n.plan.parts(none).empty()) << "nothing is meant for it: all goes over the active path";
 }

@@ -159,7 +159,8 @@ class Channel {
   virtual void carried(bool /*first*/, const Tick&) {}
   /// Traffic flows: is there something better than as it is?
   virtual void come_home(const Tick&) {}
-  virtual void spread_traffic(const Tick&) {}
+  virtual void step_spread(const Tick&) {}
+  virtual void step_balance(const Tick&) {}
   /// None carries, and what was left is fenced: one is chosen. And until one does: for how long?
   virtual void choose(const Tick&) {}
   virtual void search(const Tick&) {}
@@ -321,7 +322,6 @@ class Channel {
   void leave_suspects(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   void abandon(Path& path, Owned);
-  void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   bool begin_leaving(const Path& path, trace::DetectedBy by, bool planned, const Tick& tick);
   void take_out(Path& path, bool planned, const Tick& tick, Owned);
   void stop(Path& path);
@@ -360,7 +360,7 @@ class Channel {
   void closed_early();
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
-  void look(TurnSight& seen, const Tick& tick) const;
+  TurnSight look(const Tick& tick, bool closes) const;
   Urgency act(TurnAct act, const Tick& tick);
   Urgency urgency(const TurnSight& turn, bool settles, const Tick& tick) const;
   Urgency step_after_error(const Tick& tick);

@@ -61,13 +61,13 @@ class Channel::ClosingActions : public Channel::Actions {
 
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
   ClosingActions host(*this, tick);
-  return closing_.step_after_peer(host, tick.now) ? Urgency::kIdle : Urgency::kBusy;
+  return urgency_of_ended(closing_.step_after_peer(host, tick.now), false);
 }
 
 Urgency Channel::step_after_error(const Tick& tick) {
   ClosingActions host(*this, tick);
   closing_.step_after_error(host);
-  return urgency_of_ended(outage_.lasts());
+  return urgency_of_ended(true, outage_.lasts());
 }
 
 void Channel::give_set_up_up(const Tick& tick) {
@@ -112,7 +112,6 @@ void Channel::leave_paths(Owned owned) {
 // The program has its buffers of small messages back before the receiver has said that it has them; what was
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
-  if (closing_.begun()) return false;
   const OwnershipGuard owned(ownership_);
   SettleSight seen;
   seen.greeted = greeted_;
@@ -152,7 +151,8 @@ void Channel::release_buffers() {
 // Torn down, it only waits for its peer, whose close the socket reports.
 Urgency Channel::step_closing(const Tick& tick) {
   ClosingActions host(*this, tick);
-  return closing_.step(host, tick.now) ? urgency_of_ended(outage_.lasts()) : Urgency::kBusy;
+  const bool torn_down = closing_.step(host, tick.now);
+  return urgency_of_ended(torn_down, outage_.lasts());
 }
 
 }  // namespace r2ccl

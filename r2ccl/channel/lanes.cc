@@ -25,7 +25,7 @@ struct SenderPaths::LaneHost {
     const bool carries = c.paths_.any([&](const auto& path) {
       return path->carries() && path->local_nic() == l && path->remote_nic() == r;
     });
-    return carries || rail::may_take(c.see_rail(l, r, now));
+    return rail::may_carry(c.see_rail(l, r, now), carries);
   }
   bool far(int l, int r) const { return c.is_far(l, r); }
   double capacity(int l) const { return c.context_.capacities.capacity(size_t(l)); }
@@ -93,8 +93,8 @@ void SenderPaths::apply_shares() {
   const OwnershipGuard owned(ownership_);
   std::vector<balance::LanePlan::Carrier> carriers;
   const auto add = [&](const Path& path) {
-    const bool slow = context_.capacities.gray(size_t(path.local_nic())) || is_far(path);
-    carriers.push_back({path.local_nic(), path.remote_nic(), slow});
+    const bool gray = context_.capacities.gray(size_t(path.local_nic()));
+    carriers.push_back({path.local_nic(), path.remote_nic(), gray, is_far(path)});
   };
   add(*active());
   for (const Path* lane : paths_.lanes()) add(*lane);

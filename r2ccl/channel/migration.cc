@@ -15,11 +15,6 @@ constexpr size_t kFailuresTold = 8;
 
 }  // namespace
 
-void Channel::mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  Actions actions(*this, tick, by, why);
-  ChannelEnd(end_, actions).mark_failed(path.id());
-}
-
 void Channel::look_for_suspects(Owned owned) {
   ownership_.check(owned);
   const bool any = paths_.any([this](const auto& path) { return path->carries() && path->failure; });
@@ -35,7 +30,7 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
 
 // What is on record of a failure, before its path is left.
 void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  if (by == trace::DetectedBy::kWatchdog) watchdog_.left(activity_.progress());
+  watchdog_.left(by == trace::DetectedBy::kWatchdog, activity_.progress());
   note_failure(path.local_nic(), path.remote_nic(), why);
   R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; migrating its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());

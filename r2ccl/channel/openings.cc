@@ -62,18 +62,32 @@ void SenderPaths::connected(Path& path, const Tick& tick) {
   path.prove(tick.alive);
 }
 
-StandbySight SenderPaths::see_standbys() const {
-  StandbySight seen;
-  seen.resilient = context_.resilient();
-  seen.phase = end_.phase();
-  seen.room = context_.standbys < context_.config.standbys;
-  seen.has_lanes = !paths_.lanes().empty();
-  seen.stands_by = paths_.any([this](const auto& path) { return stands_by(*path); });
-  return seen;
-}
+// The host of OpeningRetries and is_near().
+struct SenderPaths::Near {
+  const SenderPaths& c;
+  const Tick& tick;
+
+  Phase phase() const { return c.end_.phase(); }
+  bool resilient() const { return c.context_.resilient(); }
+  bool room() const { return c.context_.standbys < c.context_.config.standbys; }
+  bool has_lanes() const { return !c.paths_.lanes().empty(); }
+  bool stands_by() const {
+    return c.paths_.any([this](const auto& path) { return c.stands_by(*path); });
+  }
+
+  bool on_probation() const { return c.failback_.path() != 0; }
+  bool opens() const { return c.opening_.under_way(); }
+  bool moves() const { return c.spread_move_.path() != 0; }
+  bool away() const { return !c.at_home(); }
+  bool home_is_near() const { return c.failback_.is_near(tick.now); }
+  bool home_may_work() const { return c.home_may_work(tick); }
+  bool standby_due() const { return c.retries_.standby_due(*this, tick.now); }
+};
+
+bool SenderPaths::looks_soon(const Tick& tick) const { return is_near(Near{*this, tick}); }
 
 void SenderPaths::begin_opening(const Tick& tick) {
-  const auto purpose = retries_.due(setting_up(), see_standbys(), tick.now);
+  const auto purpose = retries_.due(setting_up(), Near{*this, tick}, tick.now);
   if (!purpose) return;
   if (const auto rail = candidate(*purpose, tick.now)) return start_opening(*purpose, *rail, tick);
   wishes_.no_rail(*purpose, tick.now);

@@ -90,7 +90,9 @@ void Channel::look_after_set_up(const Tick& tick) {
   seen.resilient = context_.resilient();
   seen.open = link_.open();
   seen.outage = outage_.lasts();
-  seen.owed = !greeted_ || link_.asking() || peer_owes_path();
+  seen.greeted = greeted_;
+  seen.asks = link_.asking();
+  seen.opens = peer_owes_path();
   switch (set_up_.look(seen, tick.alive)) {
     case SetUpAct::kNone:
       return;

@@ -258,10 +258,9 @@ void Sender::look_if_awaited() {
 }
 
 bool Sender::misses_a_path(bool wanted) {
-  if (wanted) return true;
   const OwnershipGuard owned(ownership_);
   Host host(*this, owned);
-  return sending_.misses_a_path(host, false);
+  return sending_.misses_a_path(host, wanted);
 }
 
 void Sender::on_ack_query(uint64_t received, Owned owned) {

@@ -15,37 +15,20 @@ SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_ni
       spread_move_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
                    context.process + number() * 0x9e3779b97f4a7c15) {}
 
-bool SenderPaths::looks_soon(const Tick& tick) const {
-  NearSight seen;
-  seen.on_probation = failback_.path() != 0;
-  seen.away = !at_home();
-  seen.home_may_work = home_may_work(tick);
-  seen.home_is_near = failback_.is_near(tick.now);
-  seen.opens = opening_.under_way();
-  seen.moves = spread_move_.path() != 0;
-  seen.standby_due = retries_.standby_due(see_standbys(), tick.now);
-  return is_near(seen);
-}
-
 bool SenderPaths::is_away() const { return turn::is_ready(sight({})) && active()->local_nic() != home_nic_; }
 
 void SenderPaths::carried(bool first, const Tick& tick) {
-  spread_move_.carries();
-  if (first) {
-    if (!at_home())
-      R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number(),
-              what_failed().c_str(), rail_name(*active()).c_str());
-    return;
-  }
+  wishes_.carries(tick.now);
   lane_plan_.look_soon();
-  retries_.standby_wanted(tick.now);
+  if (first && !at_home())
+    R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number(),
+            what_failed().c_str(), rail_name(*active()).c_str());
 }
 
 int SenderPaths::standbys() const {
-  if (!active()) return 0;
-  return int(std::count_if(paths_.begin(), paths_.end(),
-                           [](const auto& path) { return path->is_standby(); })) +
-         opening_.is_for(Purpose::kStandby);
+  int stand_by = 0;
+  for (const auto& path : paths_) stand_by += path->is_standby();
+  return count_of_standbys(active() != nullptr, stand_by, opening_.is_for(Purpose::kStandby));
 }
 
 // What rail_choice.h asks.
@@ -88,14 +71,14 @@ void SenderPaths::come_home(const Tick& tick) {
   Path* path = failback_.path() != 0 ? paths_.find(failback_.path()) : nullptr;
   FailbackSight seen;
   seen.away = !at_home();
-  seen.may_open = !opening_.under_way() && home_may_work(tick);
+  seen.opens = opening_.under_way();
   seen.has_path = path != nullptr;
   if (path) {
     seen.probe = see_probe(
         *path, [&] { return probe_limit(*path, tick); }, tick);
     seen.probe_age = path->probe_age(tick.alive);
   }
-  switch (failback_.look(seen, tick.now)) {
+  switch (failback_.look(seen, tick.now, [&] { return home_may_work(tick); })) {
     case FailbackAct::kNone:
       break;
     case FailbackAct::kOpen:

@@ -46,12 +46,14 @@ class SenderPaths : public Channel {
   bool is_for_move(uint32_t id) const override { return spread_move_.has(id); }
   void carried(bool first, const Tick& tick) override;
   void come_home(const Tick& tick) override;
-  void spread_traffic(const Tick& tick) override {
-    context_.balances() ? step_balance(tick) : step_spread(tick);
-  }
+  void step_spread(const Tick& tick) override;
+  void step_balance(const Tick& tick) override;
   void choose(const Tick& tick) override;
   void search(const Tick& tick) override;
   bool looks_soon(const Tick& tick) const override;
+
+  /// What is asked in each turn: is a standby path due, or something else soon?
+  struct Near;
 
   // --- opening
   struct RailChoice;
@@ -61,7 +63,6 @@ class SenderPaths : public Channel {
   void step_opening(const Tick& tick);
   void connected(Path& path, const Tick& tick);
   void opening_succeeded(const Tick& tick);
-  StandbySight see_standbys() const;
 
   // --- choosing
   class SearchActions;
@@ -76,15 +77,13 @@ class SenderPaths : public Channel {
   // --- mode 1
   TrafficSight see_traffic(uint64_t now) const;
   std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
-  void step_spread(const Tick& tick);
-  void look_for_less(const Tick& tick);
+  struct MoveHost;
   void step_move(Path& path, const Tick& tick);
   void end_move(const Tick& tick);
   void move_failed(int nic, const Tick& tick);
 
   // --- mode 2
   struct LaneHost;
-  void step_balance(const Tick& tick);
   void add_lanes(const Tick& tick);
   void start_lane(Path& path);
   void rest_lanes(const Tick& tick);

@@ -13,17 +13,19 @@ TrafficSight SenderPaths::see_traffic(uint64_t now) const {
   TrafficSight seen;
   seen.home = home_nic_;
   seen.in_demand = in_demand(now);
-  if (active()) seen.active = active()->local_nic();
-  const uint32_t target = active() ? spread_move_.path() : end_.target();
-  if (const Path* path = target != 0 ? paths_.find(target) : nullptr) seen.target = path->local_nic();
-  const Path* standby = paths_.first([&](const Path* path) {
-    return takes_over(path->state, failback_.has(path->id()),
-                      see_rail(path->local_nic(), path->remote_nic(), now));
-  });
-  if (standby) seen.standby = standby->local_nic();
-  if (opening_.is_for(Purpose::kSpread)) seen.moving = opening_.local();
-  if (opening_.is_for(Purpose::kRescue)) seen.rescue = opening_.local();
-  if (opening_.is_for(Purpose::kStandby)) seen.opening = opening_.local();
+  const auto nic_of = [](const Path* path) { return path ? path->local_nic() : TrafficSight::kNone; };
+  seen.active = nic_of(active());
+  seen.move = nic_of(paths_.find(spread_move_.path()));
+  seen.target = nic_of(paths_.find(end_.target()));
+  if (!active())
+    seen.standby = nic_of(paths_.first([&](const Path* path) {
+      return takes_over(path->state, failback_.has(path->id()),
+                        see_rail(path->local_nic(), path->remote_nic(), now));
+    }));
+  if (opening_.under_way()) {
+    seen.opened = opening_.local();
+    seen.purpose = opening_.purpose();
+  }
   return seen;
 }
 
@@ -44,6 +46,32 @@ std::optional<int> SenderPaths::less_loaded(const NicLoad& load, const Tick& tic
                             });
 }
 
+struct SenderPaths::MoveHost {
+  SenderPaths& c;
+  const Tick& tick;
+
+  std::optional<int> less_loaded(bool shared) const { return c.less_loaded(c.context_.load(shared), tick); }
+  uint32_t standby_over(int nic) const {
+    const Path* standby = c.paths_.first([&](const Path* path) {
+      return c.stands_by(*path) && path->local_nic() == nic && path->remote_nic() == c.straight(nic);
+    });
+    return standby ? standby->id() : 0;
+  }
+  void moves_to(int nic) const {
+    const int at = c.active()->local_nic();
+    const NicLoad& load = c.context_.load(false);
+    R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: migrating there",
+            c.number_, c.nic_name(at).c_str(), c.context_.host.c_str(), load.on(at), c.nic_name(nic).c_str(),
+            load.on(nic));
+  }
+  void forget_probe(uint32_t path) const { c.paths_.find(path)->forget_probe(); }
+  void open(int nic) const { c.start_opening(Purpose::kSpread, {nic, c.straight(nic)}, tick); }
+  void share_load() const {
+    c.context_.load_stale = true;
+    c.context_.load(true);
+  }
+};
+
 void SenderPaths::step_spread(const Tick& tick) {
   SpreadSight seen;
   seen.ready = status() == Status::kReady;
@@ -57,31 +85,11 @@ void SenderPaths::step_spread(const Tick& tick) {
       return;
     case SpreadAct::kMove:
       return step_move(*path, tick);
-    case SpreadAct::kLook:
-      return look_for_less(tick);
+    case SpreadAct::kLook: {
+      MoveHost host{*this, tick};
+      return spread_move_.look_for_less(host, tick.now);
+    }
   }
-}
-
-void SenderPaths::look_for_less(const Tick& tick) {
-  if (!spread_move_.due(less_loaded(context_.load(false), tick).has_value(), tick.now)) return;
-  // The node's others may have moved meanwhile.
-  const std::optional<int> nic = less_loaded(context_.load(true), tick);
-  if (!nic) return;
-  R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: migrating there", number_,
-          nic_name(active()->local_nic()).c_str(), context_.host.c_str(),
-          context_.load(false).on(active()->local_nic()), nic_name(*nic).c_str(),
-          context_.load(false).on(*nic));
-  Path* standby = paths_.first([&](const Path* path) {
-    return stands_by(*path) && path->local_nic() == *nic && path->remote_nic() == straight(*nic);
-  });
-  if (standby) {
-    spread_move_.takes(standby->id());
-    standby->forget_probe();
-  } else {
-    start_opening(Purpose::kSpread, {*nic, straight(*nic)}, tick);
-  }
-  context_.load_stale = true;
-  context_.load(true);  // so that nobody else chooses the same one
 }
 
 // The way to the other NIC is open; it is taken when a probe shows that it works, if it is still better.

@@ -16,8 +16,10 @@ void Channel::look_for_owner(const Tick& tick) {
   close_requested.store(true, std::memory_order_release);
 }
 
-// In place: what is returned in registers has to be packed and unpacked, which takes longer than the look.
-inline void Channel::look(TurnSight& seen, const Tick& tick) const {
+// In place, so that before each act only what that one depends on is looked at.
+[[gnu::always_inline]] inline TurnSight Channel::look(const Tick& tick, bool closes) const {
+  TurnSight seen;
+  seen.closes = closes;
   seen.failed = status() == Status::kFailed;
   seen.setting_up = setting_up();
   seen.late = is_late(created_, nanoseconds(context_.config.connect_bound), tick.now);
@@ -26,37 +28,32 @@ inline void Channel::look(TurnSight& seen, const Tick& tick) const {
   seen.greeted = greeted_;
   seen.peer_closed = closing_.peer_closed();
   seen.resilient = context_.resilient();
+  seen.balances = context_.balances();
   seen.active = active() != nullptr;
   seen.suspected = suspected_.load(std::memory_order_acquire);
   seen.phase = end_.phase();
   seen.own_fence = end_.own_fence();
+  return seen;
 }
 
 Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
-  const bool wants_to_close = closing_.begun() || close_requested.load(std::memory_order_acquire);
-  const bool settling = wants_to_close && settles(tick);  // it may still go on over another path
-  TurnSight seen;
-  look(seen, tick);
-  for (size_t i = 0; i < kTurnActs; ++i) {
-    seen.closes = wants_to_close && !settling;
-    if (!is_due(TurnAct(i), seen)) continue;
-    const Urgency urgency = act(TurnAct(i), tick);
-    if (ends_turn(TurnAct(i))) return urgency;
-    look(seen, tick);  // an act may change it
-  }
-  return urgency(seen, settling, tick);
+  const Closing::Ending ending =
+      closing_.ending(close_requested.load(std::memory_order_acquire), [&] { return settles(tick); });
+  const bool closes = ending == Closing::Ending::kCloses;
+  Urgency last = Urgency::kBusy;
+  const bool ended = until_turn_ends([&](auto due) {
+    if (!is_due(due, look(tick, closes))) return false;
+    last = act(due, tick);
+    return ends_turn(due);
+  });
+  return ended ? last : urgency(look(tick, closes), ending == Closing::Ending::kSettles, tick);
 }
 
-TurnSight Channel::sight(const Tick& tick) const {
-  TurnSight seen;
-  look(seen, tick);
-  seen.closes = closing_.begun();
-  return seen;
-}
+TurnSight Channel::sight(const Tick& tick) const { return look(tick, closing_.begun()); }
 
 // What it returns counts where ends_turn() holds.
-Urgency Channel::act(TurnAct act, const Tick& tick) {
+[[gnu::always_inline]] inline Urgency Channel::act(TurnAct act, const Tick& tick) {
   switch (act) {
     case TurnAct::kClose:
       context_.failure_log.gave_up(this);
@@ -119,7 +116,10 @@ Urgency Channel::act(TurnAct act, const Tick& tick) {
       come_home(tick);
       break;
     case TurnAct::kSpread:
-      spread_traffic(tick);
+      step_spread(tick);
+      break;
+    case TurnAct::kBalance:
+      step_balance(tick);
       break;
     case TurnAct::kRetired:
       for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);
@@ -133,7 +133,8 @@ Urgency Channel::urgency(const TurnSight& turn, bool settles, const Tick& tick) 
   UrgencySight seen{turn};
   seen.settles = settles;
   seen.probing = paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
-  seen.asked = activity_.asks() || awaited();
+  seen.asked = activity_.asks();
+  seen.awaited = awaited();
   seen.keeps = !paths_.retired().retired().empty();
   seen.looks_soon = looks_soon(tick);
   seen.migrates_for_ns = tick.now - migration_started_;

@@ -17,7 +17,8 @@ class Channel::WatchActions : public Channel::Actions {
 
   uint64_t progress() const { return c_.activity_.progress(); }
   bool polled_in_vain() const { return c_.activity_.asks_now(); }
-  bool waits() const { return c_.activity_.waits() || c_.awaited(); }
+  bool waits() const { return c_.activity_.waits(); }
+  bool awaited() const { return c_.awaited(); }
   ProbeSight probe(uint32_t id) {
     Path& path = *c_.paths_.find(id);
     return c_.see_probe(

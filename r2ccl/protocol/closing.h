@@ -103,6 +103,22 @@ class Closing {
   /// A sender that has not been greeted has no keys to say anything with, now or later.
   static constexpr bool hangs_up(bool sender, bool greeted) { return sender && !greeted; }
 
+  /// What becomes of this end in a turn.
+  enum class Ending : uint8_t {
+    kGoesOn,
+    kSettles,  ///< its program has closed it, and what was sent settles first: it goes on, perhaps over
+               ///< another path
+    kCloses,
+  };
+  /// `requested`: its program has closed it. `settles()`: something that was sent is still waited for; not
+  /// asked of an end that has begun to close.
+  template <class Settles>
+  Ending ending(bool requested, Settles&& settles) const {
+    if (begun_) return Ending::kCloses;
+    if (!requested) return Ending::kGoesOn;
+    return settles() ? Ending::kSettles : Ending::kCloses;
+  }
+
   // --- this end is to be closed, and the receiver may lack something
   enum class Settling : uint8_t {
     kAsk,         ///< wait, and ask the receiver what it has

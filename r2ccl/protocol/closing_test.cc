@@ -186,6 +186,23 @@ TEST(Closing, is_closing_when_it_is_asked_to_or_has_said_its_last_word) {
   EXPECT_TRUE(closing.is_closing(false));
 }
 
+TEST(Closing, settles_before_it_closes_and_closes_when_it_has_begun_to) {
+  Closing closing;
+  int asked = 0;
+  const auto ending = [&](bool requested, bool settles) {
+    return closing.ending(requested, [&] { return ++asked, settles; });
+  };
+  EXPECT_EQ(ending(false, true), Closing::Ending::kGoesOn);
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(ending(true, true), Closing::Ending::kSettles);
+  EXPECT_EQ(ending(true, false), Closing::Ending::kCloses);
+  closing.begin(kBegin);
+  asked = 0;
+  EXPECT_EQ(ending(false, true), Closing::Ending::kCloses);
+  EXPECT_EQ(ending(true, true), Closing::Ending::kCloses);
+  EXPECT_EQ(asked, 0) << "its queue pairs are gone";
+}
+
 TEST(Closing, a_sender_that_nobody_has_greeted_hangs_up) {
   EXPECT_TRUE(Closing::hangs_up(true, false));
   EXPECT_FALSE(Closing::hangs_up(true, true));

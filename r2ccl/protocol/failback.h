@@ -20,9 +20,8 @@ enum class FailbackAct : uint8_t {
 
 /// Of a channel that carries.
 struct FailbackSight {
-  bool away = true;  ///< from home
-  bool may_open =
-      false;  ///< nothing is known to be the matter with the home rail, nothing else is being opened
+  bool away = true;       ///< from home
+  bool opens = false;     ///< some path is being opened
   bool has_path = false;  ///< the path on probation is there
   ProbeSight probe = ProbeSight::kNone;
   uint64_t probe_age = 0;
@@ -87,7 +86,9 @@ class Failback {
   }
 
   // --- what is due
-  FailbackAct look(const FailbackSight& seen, uint64_t now) {
+  /// `home_may_work()`: nothing is known to be the matter with the home rail. Asked where it matters.
+  template <class HomeMayWork>
+  FailbackAct look(const FailbackSight& seen, uint64_t now, HomeMayWork&& home_may_work) {
     if (!seen.away) return FailbackAct::kNone;
     if (seen.has_path) {
       switch (seen.probe) {
@@ -102,7 +103,7 @@ class Failback {
           return seen.probe_age >= kProbeEveryNs ? FailbackAct::kProbe : FailbackAct::kNone;
       }
     }
-    if (!seen.may_open || !rail_.should_try(now)) return FailbackAct::kNone;
+    if (seen.opens || !rail_.should_try(now) || !home_may_work()) return FailbackAct::kNone;
     rail_.trying();
     return FailbackAct::kOpen;
   }

@@ -14,24 +14,31 @@ struct Away {
   Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
   uint64_t now = 10'000 * kMs;
   Away() { failback.rail_failed(now); }
-  FailbackAct looks(FailbackSight seen) { return failback.look(seen, now); }
+  bool home_may_work = true;
+  FailbackAct looks(const FailbackSight& seen) {
+    return failback.look(seen, now, [this] { return home_may_work; });
+  }
 };
 
 TEST(Failback, the_home_rail_is_tried_after_a_while_and_once) {
   Away a;
   EXPECT_FALSE(a.failback.is_up());
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  EXPECT_EQ(a.looks({}), FailbackAct::kNone);
   EXPECT_TRUE(a.failback.is_near(a.now));
   a.now += kFirstWait;
-  EXPECT_EQ(a.looks({.may_open = false}), FailbackAct::kNone);
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone) << "it is being opened";
+  EXPECT_EQ(a.looks({.opens = true}), FailbackAct::kNone) << "one path at a time";
+  EXPECT_EQ(a.looks({.away = false}), FailbackAct::kNone);
+  a.home_may_work = false;
+  EXPECT_EQ(a.looks({}), FailbackAct::kNone);
+  a.home_may_work = true;
+  EXPECT_EQ(a.looks({}), FailbackAct::kOpen);
+  EXPECT_EQ(a.looks({}), FailbackAct::kNone) << "it is being opened";
 }
 
 TEST(Failback, a_port_that_says_that_it_is_active_is_tried_at_once) {
   Away a;
   a.failback.rail_active(a.now);
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+  EXPECT_EQ(a.looks({}), FailbackAct::kOpen);
 }
 
 TEST(Failback, traffic_returns_when_probes_have_been_answered_for_the_settling_time) {
@@ -62,9 +69,9 @@ TEST(Failback, a_path_that_fails_on_probation_is_given_up_and_the_next_waits_lon
   a.failback.dropped(7, a.now);
   EXPECT_EQ(a.failback.path(), 0u);
   a.now += kFirstWait;
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  EXPECT_EQ(a.looks({}), FailbackAct::kNone);
   a.now += kFirstWait;
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+  EXPECT_EQ(a.looks({}), FailbackAct::kOpen);
 }
 
 TEST(Failback, traffic_elsewhere_leaves_the_path_on_probation) {
@@ -75,22 +82,33 @@ TEST(Failback, traffic_elsewhere_leaves_the_path_on_probation) {
   EXPECT_FALSE(a.failback.is_up());
 }
 
+TEST(Failback, at_home_nobody_asks_for_the_home_rail) {
+  Away a;
+  a.now += kFirstWait;
+  int asked = 0;
+  const auto ask = [&asked] { return ++asked > 0; };
+  EXPECT_EQ(a.failback.look({.away = false}, a.now, ask), FailbackAct::kNone);
+  EXPECT_EQ(a.failback.look({.opens = true}, a.now, ask), FailbackAct::kNone);
+  EXPECT_EQ(a.failback.look({}, a.now - kMs, ask), FailbackAct::kNone);
+  EXPECT_EQ(asked, 0) << "it costs a look at both NICs, in each turn of each channel";
+}
+
 TEST(Failback, zero_is_no_path) { EXPECT_FALSE(Away().failback.has(0)); }
 
 TEST(Failback, a_path_that_cannot_be_opened_is_tried_again_later) {
   Away a;
   a.now += kFirstWait;
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+  EXPECT_EQ(a.looks({}), FailbackAct::kOpen);
   a.failback.opening_failed(a.now);
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  EXPECT_EQ(a.looks({}), FailbackAct::kNone);
   a.now += 2 * kFirstWait;
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+  EXPECT_EQ(a.looks({}), FailbackAct::kOpen);
 }
 
 TEST(Failback, nothing_is_asked_of_a_path_that_is_gone) {
   Away a;
   a.failback.opened(7, a.now);
-  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  EXPECT_EQ(a.looks({}), FailbackAct::kNone);
 }
 
 // As a rail does that comes back and fails again: it waits for twice as long.
@@ -99,7 +117,7 @@ TEST(Failback, traffic_that_moves_over_a_home_rail_that_has_not_failed_is_no_ret
   const uint64_t now = 10'000 * kMs;
   failback.carries(7, true, now);
   failback.rail_failed(now + kMs);
-  EXPECT_EQ(failback.look({.may_open = true}, now + kMs + kFirstWait), FailbackAct::kOpen);
+  EXPECT_EQ(failback.look({}, now + kMs + kFirstWait, [] { return true; }), FailbackAct::kOpen);
 }
 
 TEST(Failback, comes_home_when_another_path_was_left_for_a_home_path) {

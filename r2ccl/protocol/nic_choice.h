@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "r2ccl/protocol/nic_load.h"
+#include "r2ccl/protocol/opening.h"
 
 namespace r2ccl {
 
@@ -29,14 +30,15 @@ struct TrafficSight {
   static constexpr int kNone = -1;
   int home = 0;
   int active = kNone;      ///< of the path that carries everything
-  int target = kNone;      ///< of the path that a planned migration or a move goes to
-  int moving = kNone;      ///< of the path that is being opened for a move
+  int move = kNone;        ///< of the path that a move goes to when that has answered
+  int target = kNone;      ///< of the path that a planned migration goes to
   int standby = kNone;     ///< of the path that takes over first where none is active
-  int rescue = kNone;      ///< of the path that is being opened because none is left
-  int opening = kNone;     ///< of the path that is being opened to stand by
+  int opened = kNone;      ///< of the path that is being opened
+  Purpose purpose{};       ///< … and for what
   bool in_demand = false;  ///< it has had traffic of late
 
   constexpr double weight() const { return in_demand ? 1 : NicLoad::kIdle; }
+  constexpr int opened_for(Purpose wanted) const { return purpose == wanted ? opened : kNone; }
 };
 
 /// The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
@@ -44,8 +46,9 @@ constexpr int bound_for(const TrafficSight& seen) {
   const auto first = [](std::initializer_list<int> nics) {
     return *std::find_if(nics.begin(), nics.end(), [](int nic) { return nic != TrafficSight::kNone; });
   };
-  if (seen.active != TrafficSight::kNone) return first({seen.target, seen.moving, seen.active});
-  return first({seen.target, seen.standby, seen.rescue, seen.home});
+  if (seen.active != TrafficSight::kNone)
+    return first({seen.move, seen.opened_for(Purpose::kSpread), seen.active});
+  return first({seen.target, seen.standby, seen.opened_for(Purpose::kRescue), seen.home});
 }
 
 /// Counts the channel in. `for_each_standby(f)`: f(nic) of each path that may take over, the one of a move
@@ -60,7 +63,7 @@ bool count_in(NicLoad& load, const TrafficSight& seen, ForEach&& for_each_standb
   if (at != bound) ++load.leaving[size_t(at)];
   const auto behind = [&](int nic) { load.behind[size_t(at)][size_t(nic)] += weight; };
   for_each_standby(behind);
-  if (seen.opening != TrafficSight::kNone) behind(seen.opening);
+  if (const int opened = seen.opened_for(Purpose::kStandby); opened != TrafficSight::kNone) behind(opened);
   return at != seen.home;
 }
 

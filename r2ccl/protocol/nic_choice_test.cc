@@ -23,22 +23,32 @@ TrafficSight without_a_path() {
   return seen;
 }
 
+void opens(TrafficSight& seen, Purpose purpose, int nic) {
+  seen.opened = nic;
+  seen.purpose = purpose;
+}
+
 TEST(BoundFor, the_nic_that_carries_unless_it_moves) {
   TrafficSight seen = home();
-  seen.standby = 2, seen.rescue = 3, seen.opening = 0;
-  EXPECT_EQ(bound_for(seen), 1) << "what stands by, or is opened to, does not carry";
-  seen.moving = 3;
+  seen.standby = 2, seen.target = 3;
+  for (const Purpose purpose :
+       {Purpose::kFirst, Purpose::kStandby, Purpose::kRescue, Purpose::kFailback, Purpose::kLane}) {
+    opens(seen, purpose, 0);
+    EXPECT_EQ(bound_for(seen), 1) << "what stands by, or is opened to, does not carry";
+  }
+  opens(seen, Purpose::kSpread, 3);
   EXPECT_EQ(bound_for(seen), 3) << "a path is being opened for the move";
-  seen.target = 0;
+  seen.move = 0;
   EXPECT_EQ(bound_for(seen), 0) << "it is open, and waits for its probe";
 }
 
 TEST(BoundFor, without_a_path_the_one_that_takes_over_first) {
   TrafficSight seen = without_a_path();
   EXPECT_EQ(bound_for(seen), 1) << "nothing else is known: home";
-  seen.moving = 3;
+  opens(seen, Purpose::kSpread, 3);
+  seen.move = 3;
   EXPECT_EQ(bound_for(seen), 1) << "a move ends with the path that it left";
-  seen.rescue = 3;
+  opens(seen, Purpose::kRescue, 3);
   EXPECT_EQ(bound_for(seen), 3);
   seen.standby = 2;
   EXPECT_EQ(bound_for(seen), 2) << "it is taken at once";
@@ -66,7 +76,8 @@ TEST(CountIn, away_it_counts_on_its_home_as_well) {
 TEST(CountIn, on_its_way_it_counts_where_it_goes_and_is_leaving_where_it_is) {
   NicLoad load;
   TrafficSight seen = home();
-  seen.active = 2, seen.moving = 0;
+  seen.active = 2;
+  opens(seen, Purpose::kSpread, 0);
   EXPECT_TRUE(count_in(load, seen, kNobody));
   EXPECT_EQ(load.own[0], 1);
   EXPECT_EQ(load.own[2], 0);
@@ -86,7 +97,7 @@ TEST(CountIn, without_a_path_it_is_away_when_another_nic_takes_over) {
 TEST(CountIn, what_would_take_over_is_behind_the_nic_that_carries) {
   NicLoad load;
   TrafficSight seen = home();
-  seen.opening = 3;
+  opens(seen, Purpose::kStandby, 3);
   count_in(load, seen, [](auto&& f) { f(2); });
   EXPECT_EQ(load.behind[1][2], 1);
   EXPECT_EQ(load.behind[1][3], 1) << "one that is being opened, too";
@@ -139,7 +150,7 @@ TEST(WantedNics, an_idle_channel_s_own_share_is_as_small_as_it_was_counted) {
 TEST(CountIn, a_channel_at_home_that_moves_leaves_its_home) {
   NicLoad load;
   TrafficSight seen = home();
-  seen.moving = 2;
+  seen.move = 2;
   EXPECT_FALSE(count_in(load, seen, kNobody)) << "it is at home still";
   EXPECT_EQ(load.leaving[1], 1);
   seen = home();

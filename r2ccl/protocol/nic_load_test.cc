@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+
 #include "r2ccl/protocol/spread_move.h"
 
 namespace r2ccl {
@@ -110,6 +113,47 @@ TEST(SpreadMove, takes_its_path_when_that_has_answered_and_still_stands_by) {
   EXPECT_EQ(SpreadMove::look_at_path(true, ProbeSight::kFailed), MoveAct::kGiveUp);
   EXPECT_EQ(SpreadMove::look_at_path(true, ProbeSight::kAnswered), MoveAct::kGo);
   EXPECT_EQ(SpreadMove::look_at_path(false, ProbeSight::kAnswered), MoveAct::kEnd);
+}
+
+/// Writes down what is done.
+struct MoveHost {
+  std::optional<int> less = 2, less_shared = 2;
+  uint32_t standby = 0;
+  std::string did;
+  std::optional<int> less_loaded(bool shared) const { return shared ? less_shared : less; }
+  uint32_t standby_over(int nic) const { return nic == 2 ? standby : 0; }
+  void moves_to(int nic) { did += "to " + std::to_string(nic) + " "; }
+  void forget_probe(uint32_t path) { did += "forget " + std::to_string(path) + " "; }
+  void open(int nic) { did += "open " + std::to_string(nic) + " "; }
+  void share_load() { did += "share"; }
+};
+
+TEST(SpreadMove, takes_the_path_that_stands_by_there_or_opens_one_and_tells_the_others) {
+  MoveHost host;
+  SpreadMove move(100, 1000, 1);
+  move.look_for_less(host, kStart);
+  EXPECT_EQ(host.did, "") << "not before it has been better for a while";
+  move.look_for_less(host, kStart + 300);
+  EXPECT_EQ(host.did, "to 2 open 2 share");
+  EXPECT_EQ(move.path(), 0u) << "it is not open yet";
+  MoveHost has{.standby = 7};
+  SpreadMove another(100, 1000, 1);
+  another.look_for_less(has, kStart);
+  another.look_for_less(has, kStart + 300);
+  EXPECT_EQ(has.did, "to 2 forget 7 share");
+  EXPECT_TRUE(another.has(7));
+}
+
+TEST(SpreadMove, stays_where_another_process_has_moved_first) {
+  MoveHost host{.less_shared = std::nullopt};
+  SpreadMove move(100, 1000, 1);
+  move.look_for_less(host, kStart);
+  move.look_for_less(host, kStart + 300);
+  EXPECT_EQ(host.did, "");
+  host.less = std::nullopt;
+  host.less_shared = 2;
+  move.look_for_less(host, kStart + 301);
+  EXPECT_EQ(host.did, "") << "of this process, nothing speaks for it";
 }
 
 TEST(SpreadMove, a_nic_that_turned_out_not_to_work_is_left_alone_for_a_while) {

@@ -117,14 +117,11 @@ class Opening {
   uint64_t since_ = 0;  // alive; when it began to wait for what it waits for
 };
 
-/// Of a sender that carries: is there a path that could take over at once?
-struct StandbySight {
-  bool resilient = false;
-  Phase phase = Phase::kRunning;
-  bool room = false;       ///< the process may have one more path that stands by (R2CC_STANDBYS)
-  bool has_lanes = false;  ///< they take over, too
-  bool stands_by = false;
-};
+/// How many of a sender's paths count as standing by (R2CC_STANDBYS). `opens`: one is being opened for that.
+/// Without an active path none does: one of them is about to carry.
+constexpr int count_of_standbys(bool active, int stand_by, bool opens) {
+  return active ? stand_by + opens : 0;
+}
 
 /// The receiver's half of a path, which it makes and proves as it is told to.
 enum class ProofAct : uint8_t {
@@ -167,13 +164,20 @@ class OpeningRetries {
 
   // --- a path that stands by
   /// What a sender that opens no path opens next, if anything. `setting_up`: the channel has none yet.
-  std::optional<Purpose> due(bool setting_up, const StandbySight& seen, uint64_t now) const {
+  template <class Host>
+  std::optional<Purpose> due(bool setting_up, const Host& host, uint64_t now) const {
     if (setting_up) return Purpose::kFirst;
-    return standby_due(seen, now) ? std::optional(Purpose::kStandby) : std::nullopt;
+    return standby_due(host, now) ? std::optional(Purpose::kStandby) : std::nullopt;
   }
-  bool standby_due(const StandbySight& seen, uint64_t now) const {
-    return seen.resilient && seen.phase == Phase::kRunning && seen.room && !seen.has_lanes &&
-           !seen.stands_by && now >= next_standby_;
+  /// Asked twice in each turn, mostly in vain; so what takes longer is asked last. A Host answers:
+  ///   phase(), resilient()
+  ///   room()        the process may have one more path that stands by (R2CC_STANDBYS)
+  ///   has_lanes()   paths carry beside the active one: they take over, too
+  ///   stands_by()   a path could take over at once
+  template <class Host>
+  bool standby_due(const Host& host, uint64_t now) const {
+    return now >= next_standby_ && host.phase() == Phase::kRunning && host.resilient() && host.room() &&
+           !host.has_lanes() && !host.stands_by();
   }
   /// One may be wanted, or possible, that was not before.
   void standby_hint(uint64_t now) { next_standby_ = std::min(next_standby_, now); }

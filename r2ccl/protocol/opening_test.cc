@@ -105,24 +105,30 @@ TEST(Opening, the_peer_owes_its_half_and_its_transfer) {
 }
 
 /// A sender that lacks a path that stands by.
-StandbySight lacks() {
-  StandbySight seen;
-  seen.resilient = seen.room = true;
-  return seen;
-}
+struct Lacks {
+  Phase in = Phase::kRunning;
+  bool is_resilient = true, has_room = true, lanes = false, standby = false;
+  Phase phase() const { return in; }
+  bool resilient() const { return is_resilient; }
+  bool room() const { return has_room; }
+  bool has_lanes() const { return lanes; }
+  bool stands_by() const { return standby; }
+};
 
 TEST(OpeningRetries, a_standby_is_opened_by_a_sender_that_carries_and_has_none) {
-  const auto due = [](auto&& change) {
-    StandbySight seen = lacks();
-    change(seen);
-    return OpeningRetries().standby_due(seen, kMs);
-  };
-  EXPECT_TRUE(due([](StandbySight&) {}));
-  EXPECT_FALSE(due([](StandbySight& s) { s.resilient = false; }));
-  EXPECT_FALSE(due([](StandbySight& s) { s.room = false; }));
-  EXPECT_FALSE(due([](StandbySight& s) { s.has_lanes = true; }));
-  EXPECT_FALSE(due([](StandbySight& s) { s.stands_by = true; }));
-  EXPECT_FALSE(due([](StandbySight& s) { s.phase = Phase::kChoosing; }));
+  const auto due = [](const Lacks& host) { return OpeningRetries().standby_due(host, kMs); };
+  EXPECT_TRUE(due({}));
+  EXPECT_FALSE(due({.is_resilient = false}));
+  EXPECT_FALSE(due({.has_room = false}));
+  EXPECT_FALSE(due({.lanes = true}));
+  EXPECT_FALSE(due({.standby = true}));
+  EXPECT_FALSE(due({.in = Phase::kChoosing}));
+}
+
+TEST(OpeningRetries, what_counts_as_standing_by) {
+  EXPECT_EQ(count_of_standbys(true, 2, false), 2);
+  EXPECT_EQ(count_of_standbys(true, 2, true), 3);
+  EXPECT_EQ(count_of_standbys(false, 2, true), 0) << "one of them is about to carry";
 }
 
 TEST(PeerOpening, makes_what_it_can_and_says_why_it_cannot) {
@@ -148,7 +154,7 @@ TEST(OpeningRetries, a_standby_that_fails_is_tried_at_once_and_then_ever_later) 
   uint64_t now = 1000 * kMs;
   const auto waits = [&] {
     uint64_t ms = 0;
-    while (!retries.standby_due(lacks(), now + ms * kMs)) ++ms;
+    while (!retries.standby_due(Lacks{}, now + ms * kMs)) ++ms;
     now += ms * kMs;
     return ms;
   };
@@ -165,14 +171,14 @@ TEST(OpeningRetries, a_standby_that_fails_is_tried_at_once_and_then_ever_later) 
 TEST(OpeningRetries, a_hint_makes_a_standby_due_and_never_later) {
   OpeningRetries retries;
   retries.no_standby(1000 * kMs);
-  EXPECT_FALSE(retries.standby_due(lacks(), 1499 * kMs));
+  EXPECT_FALSE(retries.standby_due(Lacks{}, 1499 * kMs));
   retries.standby_hint(1200 * kMs);
-  EXPECT_TRUE(retries.standby_due(lacks(), 1200 * kMs));
+  EXPECT_TRUE(retries.standby_due(Lacks{}, 1200 * kMs));
   retries.standby_hint(9000 * kMs);
-  EXPECT_TRUE(retries.standby_due(lacks(), 1200 * kMs));
+  EXPECT_TRUE(retries.standby_due(Lacks{}, 1200 * kMs));
   retries.no_standby(1200 * kMs);
   retries.standby_wanted(1300 * kMs);
-  EXPECT_TRUE(retries.standby_due(lacks(), 1300 * kMs)) << "traffic flows again";
+  EXPECT_TRUE(retries.standby_due(Lacks{}, 1300 * kMs)) << "traffic flows again";
 }
 
 TEST(OpeningRetries, each_rail_has_its_own_count_of_failed_lanes) {

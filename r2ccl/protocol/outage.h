@@ -255,7 +255,11 @@ struct SetUpSight {
   bool sender = true, resilient = true;
   bool open = true;     ///< it stands, or is being made
   bool outage = false;  ///< … it is being made anew
-  bool owed = false;    ///< the peer owes something
+  bool greeted = true;  ///< both ends know each other
+  bool asks = false;    ///< the peer has not said whether it goes on over this connection
+  bool opens = false;   ///< this end waits for the peer's half of a path, or for its proof
+  /// The peer owes something.
+  constexpr bool owed() const { return !greeted || asks || opens; }
 };
 enum class SetUpAct : uint8_t {
   kNone,
@@ -269,7 +273,7 @@ class SetUpPatience {
   SetUpAct look(const SetUpSight& seen, uint64_t alive) {
     if (!seen.sender || !seen.resilient) return SetUpAct::kNone;
     if (!seen.open) return seen.outage ? SetUpAct::kNone : SetUpAct::kBegin;
-    return is_over(alive, seen.owed) ? SetUpAct::kReplace : SetUpAct::kNone;
+    return is_over(alive, seen.owed()) ? SetUpAct::kReplace : SetUpAct::kNone;
   }
   void broke() {
     ++breaks_;

@@ -323,18 +323,24 @@ TEST(SetUpPatience, looks_after_the_connection_of_a_resilient_sender) {
   EXPECT_EQ(patience.look({.open = false, .outage = true}, now), SetUpAct::kNone) << "it is being made";
   EXPECT_EQ(patience.look({.sender = false, .open = false}, now), SetUpAct::kNone);
   EXPECT_EQ(patience.look({.resilient = false, .open = false}, now), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.owed = true}, now), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.sender = false, .owed = true}, now + 9000 * kMs), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.owed = true}, now + 2001 * kMs), SetUpAct::kReplace);
+  EXPECT_EQ(patience.look({.greeted = false}, now), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.sender = false, .greeted = false}, now + 9000 * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.greeted = false}, now + 2001 * kMs), SetUpAct::kReplace);
+}
+
+TEST(SetUpPatience, the_peer_owes_its_greeting_its_answer_and_its_part_of_a_path) {
+  EXPECT_FALSE(SetUpSight().owed());
+  EXPECT_TRUE(SetUpSight{.greeted = false}.owed());
+  EXPECT_TRUE(SetUpSight{.asks = true}.owed());
+  EXPECT_TRUE(SetUpSight{.opens = true}.owed());
 }
 
 TEST(SetUpPatience, counts_from_when_something_was_owed_first) {
   SetUpPatience patience;
   const uint64_t now = 1000 * kMs;
-  for (uint64_t ms = 0; ms < 9000; ms += 1000)
-    EXPECT_EQ(patience.look({.owed = false}, now + ms * kMs), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.owed = true}, now + 9000 * kMs), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.owed = true}, now + 10'001 * kMs), SetUpAct::kReplace);
+  for (uint64_t ms = 0; ms < 9000; ms += 1000) EXPECT_EQ(patience.look({}, now + ms * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.opens = true}, now + 9000 * kMs), SetUpAct::kNone);
+  EXPECT_EQ(patience.look({.opens = true}, now + 10'001 * kMs), SetUpAct::kReplace);
 }
 
 TEST(Break, of_a_connection_that_brings_what_is_not_the_peers) {

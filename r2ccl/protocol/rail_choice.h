@@ -47,6 +47,8 @@ constexpr bool may_work(const RailSight& seen) { return is_up(seen) && !seen.dri
 constexpr bool may_take(const RailSight& seen) {
   return may_work(seen) && !seen.barred && (!seen.home || seen.home_is_up);
 }
+/// It carries already, or may. `carries`: a path over it does.
+constexpr bool may_carry(const RailSight& seen, bool carries) { return carries || may_take(seen); }
 /// A path may be opened over it. `has_path`: there is one that has not failed.
 constexpr bool may_open(const RailSight& seen, Purpose purpose, bool resilient, bool has_path) {
   if (!may_work(seen) || seen.barred || has_path) return false;

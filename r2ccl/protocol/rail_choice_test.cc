@@ -152,6 +152,10 @@ TEST(Rail, takes_traffic_unless_it_is_barred_or_home_and_not_back) {
   EXPECT_TRUE(rail::may_take({.home_is_up = false})) << "another rail than home";
   EXPECT_FALSE(rail::may_take({.home = true, .home_is_up = false})) << "failback's business";
   EXPECT_TRUE(rail::may_take({.home = true}));
+  EXPECT_TRUE(rail::may_carry({}, false));
+  EXPECT_FALSE(rail::may_carry({.barred = true}, false));
+  EXPECT_TRUE(rail::may_carry({.home = true, .barred = true, .home_is_up = false}, true))
+      << "what carries goes on until it is left";
 }
 
 TEST(Rail, a_path_is_opened_where_there_is_none_and_none_has_failed_of_late) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "r2ccl/protocol/choice.h"
 #include "r2ccl/protocol/nic_load.h"
@@ -83,6 +84,29 @@ class SpreadMove {
     if (seen.opens || now < next_look_) return SpreadAct::kNone;
     next_look_ = now + kLookEveryNs;
     return SpreadAct::kLook;
+  }
+  /// On kLook. A Host answers:
+  ///   less_loaded(shared)  the NIC on which this channel would have clearly less beside it, if there is one.
+  ///                        `shared`: by what the node's other processes say now
+  ///   standby_over(nic)    the path that stands by over that NIC and its straight rail; 0: none
+  /// and carries out:
+  ///   moves_to(nic)        for the log
+  ///   forget_probe(path)   what it has answered before says nothing of now
+  ///   open(nic)            a path for the move, over the straight rail
+  ///   share_load()         the node's others learn of it, so that nobody else chooses the same NIC
+  template <class Host>
+  void look_for_less(Host& host, uint64_t now) {
+    if (!due(host.less_loaded(false).has_value(), now)) return;
+    const std::optional<int> nic = host.less_loaded(true);
+    if (!nic) return;  // the others have moved meanwhile
+    host.moves_to(*nic);
+    if (const uint32_t path = host.standby_over(*nic); path != 0) {
+      takes(path);
+      host.forget_probe(path);
+    } else {
+      host.open(*nic);
+    }
+    host.share_load();
   }
   /// What is to be done about its path, which stands by, or does not any more.
   static constexpr MoveAct look_at_path(bool stands_by, ProbeSight probe) {

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/migration.h"
@@ -44,10 +46,21 @@ enum class TurnAct : uint8_t {
   kChoose,       ///< choose the path that takes over
   kSearch,       ///< fail if no path has worked for too long
   kComeHome,     ///< move traffic back to its home rail
-  kSpread,       ///< move traffic to a NIC with less load, or spread it over several
+  kSpread,       ///< mode 1: move traffic to a NIC with less load
+  kBalance,      ///< mode 2 and up: spread it over several NICs
   kRetired,      ///< destroy paths that are out of use
 };
 inline constexpr size_t kTurnActs = size_t(TurnAct::kRetired) + 1;
+
+/// f(act) of each act, in their order, as a constant: what is_due() asks for others is not looked at. Stops
+/// when f returns true.
+template <class F>
+constexpr bool until_turn_ends(F&& f) {
+  return [&]<size_t... i>(std::index_sequence<i...>) {
+    return (f(std::integral_constant<TurnAct, TurnAct(i)>()) || ...);
+  }
+  (std::make_index_sequence<kTurnActs>());
+}
 
 /// What is known of the channel.
 struct TurnSight {
@@ -60,6 +73,7 @@ struct TurnSight {
   bool greeted = false;      ///< both ends have greeted each other
   bool peer_closed = false;  ///< the peer has closed its end
   bool resilient = false;    ///< R2CC_MODE is not 0
+  bool balances = false;     ///< … nor 1
   bool active = false;       ///< there is an active path
   bool suspected = false;    ///< a path in use is marked failed
   Phase phase = Phase::kRunning;
@@ -94,7 +108,7 @@ constexpr bool is_load(const TurnSight& seen) { return !seen.failed && !seen.clo
 
 }  // namespace turn
 
-constexpr bool is_due(TurnAct act, const TurnSight& seen) {
+[[gnu::always_inline]] constexpr bool is_due(TurnAct act, const TurnSight& seen) {
   switch (act) {
     case TurnAct::kClose:
       return seen.closes;
@@ -132,8 +146,11 @@ constexpr bool is_due(TurnAct act, const TurnSight& seen) {
     case TurnAct::kSearch:
       return turn::migrates(seen) && seen.phase != Phase::kRunning;
     case TurnAct::kComeHome:
-    case TurnAct::kSpread:
       return turn::carries(seen);
+    case TurnAct::kSpread:
+      return turn::carries(seen) && !seen.balances;
+    case TurnAct::kBalance:
+      return turn::carries(seen) && seen.balances;
     case TurnAct::kRetired:
       return turn::goes_on(seen) && seen.resilient;
   }
@@ -145,19 +162,19 @@ constexpr bool ends_turn(TurnAct act) {
   return act == TurnAct::kClose || act == TurnAct::kAfterError || act == TurnAct::kPeerClosed;
 }
 
-/// What a sender may have to do soon, besides its open requests.
-struct NearSight {
-  bool on_probation = false;   ///< a path over the home rail is
-  bool away = false;           ///< its traffic is away from home
-  bool home_may_work = false;  ///< nothing is known to be the matter with the home rail
-  bool home_is_near = false;   ///< … which is to be tried soon (Failback::is_near)
-  bool opens = false;          ///< a path is being opened
-  bool moves = false;          ///< it moves to a NIC with less to carry
-  bool standby_due = false;    ///< a standby path is to be opened
-};
-constexpr bool is_near(const NearSight& seen) {
-  return seen.on_probation || (seen.away && seen.home_may_work && seen.home_is_near) || seen.opens ||
-         seen.moves || seen.standby_due;
+/// Has a sender something to do soon, besides its open requests? Of what a Host answers, what takes longer is
+/// asked last, and only where it matters: at the end of each turn this is mostly asked in vain.
+///   on_probation()   a path over the home rail is
+///   opens()          a path is being opened
+///   moves()          it moves to a NIC with less to carry
+///   away()           its traffic is away from home
+///   home_is_near()   the home rail is to be tried soon (Failback::is_near)
+///   home_may_work()  … and nothing is known to be the matter with it
+///   standby_due()    a standby path is to be opened
+template <class Host>
+constexpr bool is_near(const Host& host) {
+  return host.on_probation() || host.opens() || host.moves() ||
+         (host.away() && host.home_is_near() && host.home_may_work()) || host.standby_due();
 }
 
 /// What is known when a turn has gone on to its end.
@@ -165,12 +182,13 @@ struct UrgencySight {
   TurnSight turn;
   bool settles = false;          ///< its program has closed it, and waits until what was sent has settled
   bool probing = false;          ///< an answer is awaited
-  bool asked = false;            ///< the progress thread asks it to look, or the peer waits
+  bool asked = false;            ///< the progress thread asks it to look
+  bool awaited = false;          ///< the receiver waits for what was sent
   bool keeps = false;            ///< paths out of use
   bool looks_soon = false;       ///< something else is due at the next tick
   uint64_t migrates_for_ns = 0;  ///< since the path was left
 };
-constexpr Urgency urgency(const UrgencySight& seen) {
+[[gnu::always_inline]] constexpr Urgency urgency(const UrgencySight& seen) {
   const TurnSight& turn = seen.turn;
   if (!turn::goes_on(turn)) return Urgency::kBusy;
   if (!turn.resilient) return turn.setting_up ? Urgency::kBusy : Urgency::kIdle;
@@ -179,14 +197,17 @@ constexpr Urgency urgency(const UrgencySight& seen) {
   if (turn.phase == Phase::kFencing || (turn.phase == Phase::kChoosing && seen.probing))
     return seen.migrates_for_ns < Bounds::kHotNs ? Urgency::kHot : Urgency::kWatching;
   if (turn.phase == Phase::kChoosing || seen.probing) return Urgency::kWatching;
-  return seen.asked || turn.phase != Phase::kRunning || turn.outage || seen.keeps || turn.setting_up ||
-                 seen.looks_soon
+  return seen.asked || seen.awaited || turn.phase != Phase::kRunning || turn.outage || seen.keeps ||
+                 turn.setting_up || seen.looks_soon
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
 
-/// Of an end that is closed or has failed: it only restores its connection.
-constexpr Urgency urgency_of_ended(bool outage) { return outage ? Urgency::kBusy : Urgency::kIdle; }
+/// Of an end that is over, or whose peer is closed. `done`: nothing is left to do. `outage`: except that its
+/// connection is restored, for the peer's sake.
+constexpr Urgency urgency_of_ended(bool done, bool outage) {
+  return done && !outage ? Urgency::kIdle : Urgency::kBusy;
+}
 
 /// Paths out of use are destroyed while nobody waits for one: a search needs the NICs' workers.
 constexpr bool is_calm(Phase phase) { return phase == Phase::kRunning; }

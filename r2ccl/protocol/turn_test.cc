@@ -41,6 +41,14 @@ TEST(Turn, of_a_channel_that_carries) {
   EXPECT_EQ(due(running()), (Acts{kHalves, kPaths, kTime, kWatch, kProbes, kComeHome, kSpread, kRetired}));
 }
 
+TEST(Turn, modes_that_balance_spread_traffic_over_lanes_instead) {
+  TurnSight seen = running();
+  seen.balances = true;
+  EXPECT_EQ(due(seen), (Acts{kHalves, kPaths, kTime, kWatch, kProbes, kComeHome, kBalance, kRetired}));
+  seen.phase = Phase::kFencing;
+  EXPECT_FALSE(is_due(kBalance, seen)) << "lanes change when the migration is over";
+}
+
 TEST(Turn, a_path_that_is_marked_failed_is_left_before_anything_is_watched) {
   TurnSight seen = running();
   seen.suspected = true;
@@ -60,7 +68,7 @@ TEST(Turn, of_a_migration) {
             (Acts{kHalves, kPaths, kTime, kProbes, kUnfenced, kChoose, kSearch, kRetired}));
   EXPECT_EQ(due(in(Phase::kWaitingForPeer, MigrationEnd::Fence::kCannot)),
             (Acts{kHalves, kPaths, kTime, kProbes, kRemoval, kUnfenced, kChoose, kSearch, kRetired}));
-  for (const TurnAct act : {kWatch, kLeave, kComeHome, kSpread})
+  for (const TurnAct act : {kWatch, kLeave, kComeHome, kSpread, kBalance})
     EXPECT_FALSE(is_due(act, in(Phase::kFencing, MigrationEnd::Fence::kPending, true)))
         << "also while the active path goes on";
 }
@@ -110,6 +118,7 @@ TEST(Urgency, nothing_is_due_of_a_channel_that_rests_and_soon_something_of_other
   const auto as_it_is = [](UrgencySight&) {};
   EXPECT_EQ(of(running(), as_it_is), Urgency::kIdle);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.asked = true; }), Urgency::kBusy);
+  EXPECT_EQ(of(running(), [](UrgencySight& s) { s.awaited = true; }), Urgency::kBusy);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.keeps = true; }), Urgency::kBusy);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.looks_soon = true; }), Urgency::kBusy);
   EXPECT_EQ(of(running(), [](UrgencySight& s) { s.turn.outage = true; }), Urgency::kBusy);
@@ -190,8 +199,10 @@ TEST(Turn, a_device_ends_a_channel_only_without_resilience) {
 }
 
 TEST(Urgency, of_an_end_that_is_over) {
-  EXPECT_EQ(urgency_of_ended(true), Urgency::kBusy);
-  EXPECT_EQ(urgency_of_ended(false), Urgency::kIdle);
+  EXPECT_EQ(urgency_of_ended(true, true), Urgency::kBusy);
+  EXPECT_EQ(urgency_of_ended(true, false), Urgency::kIdle);
+  EXPECT_EQ(urgency_of_ended(false, false), Urgency::kBusy)
+      << "it is still torn down, or something is lacking";
 }
 
 TEST(Turn, is_ready_while_its_path_carries_and_nothing_is_marked_failed) {
@@ -205,16 +216,39 @@ TEST(Turn, is_ready_while_its_path_carries_and_nothing_is_marked_failed) {
   EXPECT_FALSE(turn::is_ready(in(Phase::kChoosing)));
 }
 
+/// Counts the answers that take long.
+struct NearHost {
+  bool probation = false, opening = false, moving = false, is_away = false, near = false, works = false,
+       due = false;
+  mutable int asked_rail = 0, asked_standby = 0;
+  bool on_probation() const { return probation; }
+  bool opens() const { return opening; }
+  bool moves() const { return moving; }
+  bool away() const { return is_away; }
+  bool home_is_near() const { return near; }
+  bool home_may_work() const { return ++asked_rail, works; }
+  bool standby_due() const { return ++asked_standby, due; }
+};
+
 TEST(Near, what_a_sender_may_have_to_do_soon) {
-  EXPECT_FALSE(is_near({}));
-  EXPECT_TRUE(is_near({.on_probation = true}));
-  EXPECT_TRUE(is_near({.opens = true}));
-  EXPECT_TRUE(is_near({.moves = true}));
-  EXPECT_TRUE(is_near({.standby_due = true}));
-  EXPECT_TRUE(is_near({.away = true, .home_may_work = true, .home_is_near = true}));
-  EXPECT_FALSE(is_near({.home_may_work = true, .home_is_near = true})) << "it is at home";
-  EXPECT_FALSE(is_near({.away = true, .home_is_near = true})) << "its event comes first";
-  EXPECT_FALSE(is_near({.away = true, .home_may_work = true}));
+  EXPECT_FALSE(is_near(NearHost{}));
+  EXPECT_TRUE(is_near(NearHost{.probation = true}));
+  EXPECT_TRUE(is_near(NearHost{.opening = true}));
+  EXPECT_TRUE(is_near(NearHost{.moving = true}));
+  EXPECT_TRUE(is_near(NearHost{.due = true}));
+  EXPECT_TRUE(is_near(NearHost{.is_away = true, .near = true, .works = true}));
+  EXPECT_FALSE(is_near(NearHost{.near = true, .works = true})) << "it is at home";
+  EXPECT_FALSE(is_near(NearHost{.is_away = true, .near = true})) << "its event comes first";
+  EXPECT_FALSE(is_near(NearHost{.is_away = true, .works = true}));
+}
+
+TEST(Near, asks_for_what_takes_long_only_where_it_matters) {
+  for (const NearHost& host : {NearHost{.near = true}, NearHost{.is_away = true},
+                               NearHost{.opening = true, .is_away = true, .near = true}}) {
+    is_near(host);
+    EXPECT_EQ(host.asked_rail, 0);
+    EXPECT_EQ(host.asked_standby, host.opening ? 0 : 1);
+  }
 }
 
 }  // namespace

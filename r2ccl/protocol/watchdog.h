@@ -6,7 +6,8 @@
 // A Host answers:
 //   progress()         the channel's count of progress
 //   polled_in_vain()   the progress thread has polled for as long as makes suspicious, and nothing has moved
-//   waits()            somebody waits for something that moves
+//   waits()            the program waits for something that moves
+//   awaited()          … or the receiver does, for what was sent
 //   active(), lanes()  the paths that carry
 //   probe(path)        what its probe shows
 //   probe_age(path)    since it was begun
@@ -41,9 +42,11 @@ class Watchdog {
   void tick(uint64_t alive) { stall_.tick(alive); }
   /// Another path carries.
   void carries_on(uint64_t progress) { stall_.carries_on(progress); }
-  /// A path is left for its silence.
-  void left(uint64_t progress) { stall_.left(progress); }
-  /// How many were since anything arrived anywhere.
+  /// A path is left. `unreported`: because something that was waited for did not come, while no error told.
+  void left(bool unreported, uint64_t progress) {
+    if (unreported) stall_.left(progress);
+  }
+  /// How many were for that reason since anything arrived anywhere.
   unsigned leaves(uint64_t progress) const { return stall_.leaves(progress); }
 
   /// While a path is active and none is being left.
@@ -71,7 +74,7 @@ class Watchdog {
     if (host.polled_in_vain()) stall_.polled_in_vain(progress);
     const bool moved = stall_.moved(progress);
     if (moved) host.moved();
-    if (moved || !host.waits()) {
+    if (moved || !(host.waits() || host.awaited())) {
       host.rests();
       stall_.restart(progress);
       return false;

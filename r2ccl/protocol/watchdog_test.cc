@@ -19,7 +19,7 @@ struct World {
   Watchdog watchdog{kSuspect, kStuck};
   uint64_t alive = 1000 * kMs;
   uint64_t count = 0;
-  bool waiting = true, work_open = true, failed = false, vain = false;
+  bool waiting = true, peer_waits = false, work_open = true, failed = false, vain = false;
   uint64_t comes_when_looked = 0;
   std::vector<uint32_t> other;
   uint32_t still = 0;
@@ -34,6 +34,7 @@ struct World {
   uint64_t progress() const { return count; }
   bool polled_in_vain() const { return vain; }
   bool waits() const { return waiting; }
+  bool awaited() const { return peer_waits; }
   uint32_t active() const { return 1; }
   const std::vector<uint32_t>& lanes() const { return other; }
   ProbeSight probe(uint32_t path) const {
@@ -104,6 +105,15 @@ TEST(Watchdog, while_nobody_waits_nothing_is_probed) {
   EXPECT_EQ(w.probes, 0);
 }
 
+TEST(Watchdog, while_the_receiver_waits_it_is_as_if_the_program_did) {
+  World w;
+  w.waiting = false;
+  w.peer_waits = true;
+  w.answers[1] = ProbeSight::kAwaited;
+  w.goes_on(kSuspect / kMs + 1);
+  EXPECT_EQ(w.probes, 1);
+}
+
 TEST(Watchdog, what_moves_begins_the_silence_anew_and_forgets_probes) {
   World w;
   w.answers[1] = ProbeSight::kAwaited;
@@ -133,8 +143,10 @@ TEST(Watchdog, another_path_that_carries_begins_without_silence) {
 TEST(Watchdog, counts_the_paths_left_while_nothing_arrives) {
   World w;
   EXPECT_EQ(w.watchdog.leaves(w.count), 0u);
-  w.watchdog.left(w.count);
-  w.watchdog.left(w.count);
+  w.watchdog.left(true, w.count);
+  w.watchdog.left(false, w.count);
+  EXPECT_EQ(w.watchdog.leaves(w.count), 1u) << "of an error nobody says that it came early";
+  w.watchdog.left(true, w.count);
   EXPECT_EQ(w.watchdog.leaves(w.count), 2u);
   EXPECT_EQ(w.watchdog.leaves(w.count + 1), 0u);
 }

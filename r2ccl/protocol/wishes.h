@@ -69,6 +69,12 @@ struct Wishes {
         break;
     }
   }
+  /// A path carries the traffic from here on: a move to another NIC is over, whatever came of it, and the path
+  /// that stood by may be the one.
+  void carries(uint64_t now) {
+    move.carries();
+    retries.standby_wanted(now);
+  }
   /// There is no rail to open one over.
   void no_rail(Purpose purpose, uint64_t now) {
     if (purpose == Purpose::kStandby) retries.no_standby(now);

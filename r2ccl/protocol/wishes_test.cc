@@ -10,7 +10,18 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kNow = 1'000'000 * kMs;
 constexpr Rail kRail{1, 2};
-const StandbySight kLacks{.resilient = true, .room = true};
+constexpr auto kWorks = [] { return true; };  // the home rail may
+
+/// A sender; `has_room`, where it lacks a path that stands by.
+struct Standby {
+  bool has_room;
+  Phase phase() const { return Phase::kRunning; }
+  bool resilient() const { return true; }
+  bool room() const { return has_room; }
+  bool has_lanes() const { return false; }
+  bool stands_by() const { return false; }
+};
+constexpr Standby kLacks{true};
 
 struct Sender {
   OpeningRetries retries;
@@ -22,7 +33,7 @@ struct Sender {
   /// Home has failed, and is being tried again.
   void tries_home() {
     failback.rail_failed(kNow - 1000 * kMs);
-    ASSERT_EQ(failback.look({.may_open = true}, kNow), FailbackAct::kOpen);
+    ASSERT_EQ(failback.look({}, kNow, kWorks), FailbackAct::kOpen);
   }
 };
 
@@ -99,8 +110,8 @@ TEST(Wishes, home_that_could_not_be_opened_is_tried_later_each_time) {
   Sender s;
   s.tries_home();
   s.wishes.failed(Purpose::kFailback, kRail, kNow);
-  EXPECT_EQ(s.failback.look({.may_open = true}, kNow), FailbackAct::kNone);
-  EXPECT_EQ(s.failback.look({.may_open = true}, kNow + 1000 * kMs), FailbackAct::kOpen);
+  EXPECT_EQ(s.failback.look({}, kNow, kWorks), FailbackAct::kNone);
+  EXPECT_EQ(s.failback.look({}, kNow + 1000 * kMs, kWorks), FailbackAct::kOpen);
 }
 
 TEST(Wishes, without_a_rail_a_standby_waits) {
@@ -112,10 +123,19 @@ TEST(Wishes, without_a_rail_a_standby_waits) {
   EXPECT_TRUE(s.retries.standby_due(kLacks, kNow + OpeningRetries::kStandbyNs));
 }
 
+TEST(Wishes, when_a_path_carries_a_standby_is_wanted_at_once_and_no_move_goes_on) {
+  Sender s;
+  s.wishes.no_rail(Purpose::kStandby, kNow);
+  s.move.takes(6);
+  s.wishes.carries(kNow + kMs);
+  EXPECT_TRUE(s.retries.standby_due(kLacks, kNow + kMs)) << "the one that stood by may carry now";
+  EXPECT_EQ(s.move.path(), 0u);
+}
+
 TEST(OpeningRetries, says_what_is_opened_next) {
   const OpeningRetries retries;
-  EXPECT_EQ(retries.due(true, {}, kNow), Purpose::kFirst);
-  EXPECT_EQ(retries.due(false, {}, kNow), std::nullopt);
+  EXPECT_EQ(retries.due(true, Standby{false}, kNow), Purpose::kFirst);
+  EXPECT_EQ(retries.due(false, Standby{false}, kNow), std::nullopt);
   EXPECT_EQ(retries.due(false, kLacks, kNow), Purpose::kStandby);
 }
 

@@ -247,6 +247,7 @@ struct Model::Executor::WatchActions : Actions {
   static constexpr uint64_t progress() { return 0; }
   static constexpr bool polled_in_vain() { return false; }
   static constexpr bool waits() { return true; }
+  static constexpr bool awaited() { return false; }
   ProbeSight probe(uint32_t path) const {
     if (!probed[path]) return ProbeSight::kNone;
     return int(path) == silent ? ProbeSight::kFailed : ProbeSight::kAnswered;

@@ -21,7 +21,7 @@ class FailbackModel::Run {
   FailbackSight sight() const {
     FailbackSight seen;
     seen.away = w_.traffic != Traffic::kHome;
-    seen.may_open = !w_.opens && !w_.other_opens;
+    seen.opens = w_.opens || w_.other_opens;
     seen.has_path = w_.has_path;
     seen.probe = w_.probe;
     seen.probe_age = w_.now - w_.probed_at;

@@ -77,9 +77,9 @@ class TestedFailback : public Failback {
     if (wrong == WrongFailback::kKeepsFailed && seen.probe == ProbeSight::kFailed)
       seen.probe = ProbeSight::kAwaited;
     if (wrong == WrongFailback::kProbesOnce) seen.probe_age = 0;
-    seen.may_open |= wrong == WrongFailback::kTwoAtOnce;
+    seen.opens &= wrong != WrongFailback::kTwoAtOnce;
     const Failback before = *this;
-    const FailbackAct act = Failback::look(seen, now);
+    const FailbackAct act = Failback::look(seen, now, [] { return true; });
     opens_ |= act == FailbackAct::kOpen;
     if (wrong == WrongFailback::kTwoAtOnce && act == FailbackAct::kOpen)
       static_cast<Failback&>(*this) = before;

@@ -146,13 +146,13 @@ class TurnModel::Run {
   Urgency act(TurnAct it) {
     switch (it) {
       case TurnAct::kClose:
-        if (!std::exchange(w_.torn_down, true)) return Urgency::kBusy;
+        if (!std::exchange(w_.torn_down, true)) return urgency_of_ended(false, w_.outage > 0);
         step_outage();
-        return w_.outage > 0 ? Urgency::kBusy : Urgency::kIdle;
+        return urgency_of_ended(true, w_.outage > 0);
       case TurnAct::kAfterError:
         w_.told = true;
         step_outage();
-        return w_.outage > 0 ? Urgency::kBusy : Urgency::kIdle;
+        return urgency_of_ended(true, w_.outage > 0);
       case TurnAct::kTooLate:
         seen_.failed = true;
         break;
@@ -169,9 +169,9 @@ class TurnModel::Run {
         seen_.failed = true;
         break;
       case TurnAct::kPeerClosed:
-        if (w_.lacking == 0) return seen_.failed ? Urgency::kBusy : Urgency::kIdle;
+        if (w_.lacking == 0) return urgency_of_ended(!seen_.failed, false);
         if (--w_.lacking == 0) seen_.failed = true;
-        return Urgency::kBusy;
+        return urgency_of_ended(false, false);
       case TurnAct::kPaths:
         if (w_.silent > 0) break;
         if (seen_.setting_up && w_.opening == 0) {
