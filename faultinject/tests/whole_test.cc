@@ -163,18 +163,34 @@ TEST_F(WholeTest, a_fault_repeats_at_every_twentieth_wr_of_eight_processes) {
     ASSERT_NO_FATAL_FAILURE(connect(poster, 0, *b, i));
   }
   for (Agent* each : posters) each->tell("posts 0 " + std::to_string(kPosts));
-  uint64_t refused = 0, recorded = 0;
+  uint64_t refused = 0;
   for (Agent* each : posters) {
     const std::string answer = each->hear();
     ASSERT_EQ(answer.substr(0, 3), "ok ") << answer;
-    const uint64_t own = std::stoull(answer.substr(3));
-    refused += own;
-    recorded += std::min<uint64_t>(own, kMostStrikeRecords);
+    refused += std::stoull(answer.substr(3));
   }
   EXPECT_LE(refused, kRounds);
   EXPECT_GE(refused + kProcesses, kRounds) << "one that began in the last posts may find no other";
   EXPECT_LE(refused, board.state(id).rounds);
-  EXPECT_EQ(count(id, Effect::kPostRefused), recorded);
+  EXPECT_EQ(count(id, Effect::kPostRefused), refused) << "each is the first of its round";
+}
+
+// However many strikes the rounds before it had.
+TEST_F(WholeTest, each_round_has_a_record_of_its_first_strike) {
+  constexpr uint64_t kStrikes = 200, kRounds = 10;
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, errno: EIO, at: {wr: 1}, count: " +
+                          std::to_string(kStrikes) + ", repeat: " + std::to_string(kRounds) + "}");
+  start();
+  a->tell("posts 0 " + std::to_string((kStrikes + 1) * kRounds));
+  const std::string answer = a->hear();
+  ASSERT_EQ(answer.substr(0, 3), "ok ") << answer;
+  ASSERT_GE(std::stoull(answer.substr(3)), kStrikes * (kRounds - 1) + 1);
+  std::map<uint32_t, uint64_t> of_round;
+  for (const Witness& witness : board.witnesses(id))
+    of_round[witness.round] += witness.effect == Effect::kPostRefused;
+  EXPECT_EQ(of_round.size(), kRounds);
+  EXPECT_EQ(of_round[0], kStrikes);
+  EXPECT_EQ(of_round[kRounds - 1], 1u) << "the first one alone, where the others would be too many";
 }
 
 TEST_F(WholeTest, a_pattern_strikes_what_it_matches_and_nothing_else) {
