@@ -193,6 +193,36 @@ TEST_F(WholeTest, each_round_has_a_record_of_its_first_strike) {
   EXPECT_EQ(of_round[kRounds - 1], 1u) << "the first one alone, where the others would be too many";
 }
 
+TEST_F(WholeTest, each_record_says_its_round_whatever_strikes_and_whenever_it_shows) {
+  start(10, 1);
+  int qp = 0;
+  for (const std::string kind : {"qp_error", "ack_lost", "ack_lost, report: after_retries",
+                                 "port_down, for: 20 ms", "blackhole, for: 20 ms", "freeze, for: 20 ms"}) {
+    const uint32_t id = arm("{target: node0/nic0, at: {wr: 1}, repeat: 2, kind: " + kind + "}");
+    std::map<uint32_t, uint32_t> rounds;  // by queue pair
+    for (const uint32_t round : {0u, 1u}) {
+      qp++;
+      a->make_qp(), b->make_qp();
+      ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+      rounds[a->numbers[size_t(qp)]] = round;
+      a->must("post " + std::to_string(qp) + " write 1 4096 0");
+      ASSERT_EQ(a->poll(qp, 1, 10000).size(), 1u) << kind;
+      ASSERT_TRUE(eventually([&] {
+        const FaultState state = board.state(id);
+        return state.rounds == round + 1 && (round > 0 || state.phase == FaultState::Phase::kArmed);
+      })) << kind;
+    }
+    std::map<uint32_t, size_t> records;  // of each round
+    for (const Witness& witness : board.witnesses(id)) {
+      if (const auto own = rounds.find(witness.qp_num); own != rounds.end())
+        EXPECT_EQ(witness.round, own->second) << kind << ": " << witness.what;
+      ++records[witness.round];
+    }
+    EXPECT_EQ(records.size(), 2u) << kind;
+    board.heal(id);
+  }
+}
+
 TEST_F(WholeTest, a_pattern_strikes_what_it_matches_and_nothing_else) {
   start();
   const uint32_t other = arm("{target: 'node*/nic[1-1]', kind: post_fail, count: all, at: now}");
