@@ -21,15 +21,15 @@ SERIES = [("recover", "recovered", style.BLUE, "o"), ("detect", "detected", styl
 
 def data(results):
     """{"evidence", "job", "channels": {number: [{"detect", "recover", "floor"}]}} in ms, one per measured fault; and how many faults
-    that met traffic never recovered."""
+    that met traffic never recovered. "recover" is None where no rate before the fault is known."""
     channels, jobs, of_run, lost = {}, set(), {}, 0
     for row in tables.of_set(results, "runs", SET):
         of_run[row["run"], row["mode"]] = int(row["channels"])
         jobs.add(f"{row['op']} of {int(row['bytes']) / 2**20:g} MiB, {row['nodes']} nodes × {row['nics']} NICs")
         lost += int(row["unrecovered"])
     for fault in tables.of_set(results, "faults", SET):
-        if fault["sampled"] == "1" and fault["detect_ms"] and fault["recover_ms"]:
-            channels.setdefault(of_run[fault["run"], fault["mode"]], []).append({"detect": float(fault["detect_ms"]), "recover": float(fault["recover_ms"]),
+        if fault["sampled"] == "1" and fault["detect_ms"] and (fault["recover_ms"] or fault["why_no_rate_before"]):
+            channels.setdefault(of_run[fault["run"], fault["mode"]], []).append({"detect": float(fault["detect_ms"]), "recover": tables.number(fault["recover_ms"]),
                                                                                  "floor": float(fault["floor_ms"])})
     if not channels:
         raise inputs.NoData(COMMAND)
@@ -43,10 +43,11 @@ def draw(table):
     figure.subplots_adjust(left=0.17, right=0.965, top=0.81, bottom=0.235)
     numbers = list(table["channels"])
     for key, label, colour, marker in SERIES:
-        points = [(n, f[key]) for n in numbers for f in table["channels"][n]]
+        points = [(n, f[key]) for n in numbers for f in table["channels"][n] if f[key] is not None]
+        medians = [(n, statistics.median(ms for of, ms in points if of == n)) for n in numbers if n in dict(points)]
         axes.plot([n for n, _ in points], [ms for _, ms in points], linestyle="", marker=marker, markersize=2.6, color=colour, alpha=0.4,
                   markeredgewidth=0, gid=f"data:{key}")
-        axes.plot(numbers, [statistics.median(f[key] for f in table["channels"][n]) for n in numbers], color=colour, marker=marker, markersize=4,
+        axes.plot([n for n, _ in medians], [ms for _, ms in medians], color=colour, marker=marker, markersize=4,
                   label=label, gid=f"median:{key}")
     axes.plot(numbers, [max(f["floor"] for f in table["channels"][n]) for n in numbers], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.9,
               label="floor", gid="data:floor")
@@ -61,6 +62,8 @@ def draw(table):
     axes.set_title(table["job"], loc="left", fontsize=7.5, pad=16)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.995), ncol=3, handlelength=2, columnspacing=1.2, borderaxespad=0)
     never = f" · {table['unrecovered']} never recovered" if table["unrecovered"] else ""
+    without = sum(fault["recover"] is None for of in table["channels"].values() for fault in of)
+    never += f" · {without} without a rate before it" if without else ""
     style.footer(figure, f"evidence: {table['evidence']} · port_down, live migration · lines: medians · points: single faults · floor: one segment at the rate that is left{never}")
     return figure
 

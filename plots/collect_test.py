@@ -55,6 +55,14 @@ class Collect(unittest.TestCase):
         self.assertEqual(origin["machine"], "AMD EPYC, Linux 6.18")
         self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]), ("emulated", "vhca", "2026-11-26", "runs faults"))
 
+    def test_a_row_says_why_a_recovery_is_not_known(self):
+        def without_rate(result):
+            result["runs"][1]["faults"][0] |= {"recover_ms": None, "why_no_rate_before": "it struck first"}
+
+        place = self.changed("early", without_rate)
+        self.assertEqual(self.call("run", "set", place, "--command", "x").returncode, 0)
+        self.assertEqual([(row["recover_ms"] == "", row["why_no_rate_before"]) for row in read(self.folder, "faults") if row["mode"] == "migrate"], [(True, "it struck first")])
+
     def test_renewals_say_when_what_was_open_and_how_long_the_slowest_took(self):
         def renewed(result):
             result["matrix"] = {"workload.renew.delay": "10 ms", "workload.renew.iter": "20"}

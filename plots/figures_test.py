@@ -115,6 +115,14 @@ class Drawn(unittest.TestCase):
         points = style.drawn(recovery_cdf.draw(recovery_cdf.data(self.folder)))["data:qp_error:ramp"]
         self.assert_points(points[1:], [(3.5, 0.25), (4.0, 0.5), (4.5, 0.75)])
 
+    def test_a_fault_without_a_rate_before_it_is_left_out_of_the_distribution_and_named(self):
+        fault = {"run": "one", "mode": "migrate", "kind": "qp_error", "sampled": True, "detect_ms": 1.0, "migrate_ms": 2.0, "floor_ms": 1.0}
+        faults = [{**fault, "recover_ms": 3.5}, {**fault, "recover_ms": None, "why_no_rate_before": "no rate"}, {**fault, "recover_ms": 4.0}]
+        collect.collect(self.folder, recovery_cdf.SET, {"faults": faults}, {"evidence": "emulated", "fabric": "vhca", "date": "2026-01-01", "commit": "0"}, {"command": "a test"})
+        figure = recovery_cdf.draw(recovery_cdf.data(self.folder))
+        self.assert_points(style.drawn(figure)["data:qp_error:ramp"][1:], [(3.5, 0.5), (4.0, 1.0)])
+        self.assertIn("left out: 1 fault without a rate before it", text_of(figure))
+
     def test_busbw(self):
         def of(size, times):
             def change(result):
@@ -225,6 +233,19 @@ class Drawn(unittest.TestCase):
         self.assert_points(drawn["data:recover"], [(2, 20), (2, 30), (2, 40), (8, 25), (8, 35)])
         self.assert_points(drawn["data:detect"], [(2, 0.2), (2, 0.3), (2, 0.4), (8, 0.25), (8, 0.35)])
         self.assert_points(drawn["median:recover"], [(2, 30), (8, 30)])
+
+    def test_recovery_channels_have_the_detection_of_a_fault_without_a_rate_before_it(self):
+        def change(result):
+            run = result["runs"][0]
+            one = run["faults"][0]
+            run["faults"] = [{**one, "recover_ms": 20.0, "detect_ms": 1.0}, {**one, "recover_ms": None, "detect_ms": 3.0, "why_no_rate_before": "no rate"}]
+        self.sample("recovery_channels", change)
+        figure = channels.draw(channels.data(self.folder))
+        drawn = style.drawn(figure)
+        self.assertEqual([y for _, y in drawn["data:recover"]], [20.0])
+        self.assertEqual([y for _, y in drawn["data:detect"]], [1.0, 3.0])
+        self.assertEqual([y for _, y in drawn["median:recover"]], [20.0])
+        self.assertIn("1 without a rate before it", text_of(figure))
 
     def test_fault_matrix(self):
         figure = fault_matrix.draw(fault_matrix.data(RESULTS))

@@ -17,10 +17,12 @@ def markdown(header, rows):
 
 
 def short(value, digits=3):
-    """A number of three digits, '–' for what is not known."""
+    """A number of three digits, '–' for what is not known, '∞' for a time that never came."""
     if value in (None, ""):
         return "–"
     value = float(value)
+    if math.isinf(value):
+        return "∞"
     if value == 0:
         return "0"
     whole = len(str(int(abs(value))))
@@ -43,13 +45,22 @@ def rows_of(results, table, *sets):
 
 
 def recovery_times(results):
-    rows = []
+    """A time that never came is infinite. A recovery that cannot be judged is none that never came: the last line says how many, and why."""
+    rows, unknown = [], {}
     for kind in ("port_down", "qp_error", "blackhole"):
         faults = [row for row in rows_of(results, "faults", "speed") if row["kind"] == kind and row["sampled"] == "1"]
-        detect, recover = (sorted(float(row[column]) if row[column] else float("inf") for row in faults) for column in ("detect_ms", "recover_ms"))
-        rows.append([f"`{kind}`", len(faults), *(short(quantile(detect, part)) for part in (0.5, 0.99)), *(short(quantile(recover, part)) for part in (0.5, 0.9, 0.99)),
-                     short(max(float(row["floor_ms"]) for row in faults))])
-    return markdown(["fault", "faults", "detected: p50 (ms)", "p99", "recovered: p50 (ms)", "p90", "p99", "floor (ms)"], rows)
+        judged = [row for row in faults if not row["why_no_rate_before"]]
+        for row in faults:
+            if row["why_no_rate_before"]:
+                unknown[row["why_no_rate_before"]] = unknown.get(row["why_no_rate_before"], 0) + 1
+        detect, recover = (sorted(float(row[column]) if row[column] else float("inf") for row in of) for column, of in (("detect_ms", faults), ("recover_ms", judged)))
+        rows.append([f"`{kind}`", len(faults), *(short(quantile(detect, part)) for part in (0.5, 0.99)),
+                     *(short(quantile(recover, part)) if recover else "–" for part in (0.5, 0.9, 0.99)), short(max(float(row["floor_ms"]) for row in faults))])
+    table = markdown(["fault", "faults", "detected: p50 (ms)", "p99", "recovered: p50 (ms)", "p90", "p99", "floor (ms)"], rows)
+    if unknown:
+        reasons = "; ".join(f"{why} ({count})" for why, count in sorted(unknown.items()))
+        table += f"\nThe recovery of {sum(unknown.values())} of these faults is left out: {reasons}.\n"
+    return table
 
 
 def runs(results, *sets):
@@ -416,7 +427,8 @@ def gpu_protocol_times(results):
     for (kind, protocol, which), rows in sorted(found.items()):
         sampled = [row for row in rows if row["sampled"] == "1"]
         detect, recover = ([float(row[column]) for row in sampled if row[column]] for column in ("detect_ms", "recover_ms"))
-        lines.append([f"`{kind}`", protocol, which, len(rows), len(sampled), len(recover), short(statistics.median(detect)), *(short(of(recover)) for of in (min, statistics.median, max))])
+        unknown = sum(row["why_no_rate_before"] != "" for row in sampled)
+        lines.append([f"`{kind}`", protocol, which, len(rows), len(sampled), str(len(recover)) + (f" ({unknown} unknown)" if unknown else ""), short(statistics.median(detect)), *(short(of(recover)) for of in (min, statistics.median, max))])
     return markdown(["fault", "protocol", "mode", "faults", "sampled", "recovered", "detected after (ms, median)", "recovered after: least", "median", "most"], lines)
 
 

@@ -110,6 +110,20 @@ class ReadmeNumbers(unittest.TestCase):
             tables.write(results, "faults", [row("a", 1, 2.5, 3.5), row("a", 1, None, 0), row("a", 1, None, None), row("b", 1, None, None), row("a", 0, None, None), row("c", 1, 1, 1)])
             self.assertEqual(number_tables.fault_times(results, "a", "b"), {"all": 5, "sampled": 4, "both": 1, "neither": 2})
 
+    def test_a_recovery_without_a_rate_before_it_is_left_out_with_its_reason_and_its_detection_counts(self):
+        why = "it struck before an operation had ended, so that no rate before it is known"
+
+        def row(kind, detect_ms, recover_ms, no_rate=None):
+            return {"set": "speed", "kind": kind, "sampled": 1, "detect_ms": detect_ms, "recover_ms": recover_ms, "why_no_rate_before": no_rate, "floor_ms": 2}
+
+        with tempfile.TemporaryDirectory() as results:
+            tables.write(results, "faults", [row("port_down", 0.1, 10), row("port_down", 0.3, None, why), row("qp_error", 0.1, 10), row("qp_error", 0.1, None), row("blackhole", 5, None, why)])
+            down, broken, hole, _, note = number_tables.recovery_times(results).splitlines()[2:]
+            self.assertEqual(down, "| `port_down` | 2 | 0.100 | 0.300 | 10.0 | 10.0 | 10.0 | 2.00 |")
+            self.assertEqual(broken, "| `qp_error` | 2 | 0.100 | 0.100 | 10.0 | ∞ | ∞ | 2.00 |", "it never came")
+            self.assertEqual(hole, "| `blackhole` | 1 | 5.00 | 5.00 | – | – | – | 2.00 |")
+            self.assertEqual(note, f"The recovery of 2 of these faults is left out: {why} (2).")
+
     def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
         generator = random.Random(1)
         losses = [[generator.gauss(0.3, 5) for _ in range(64)] for _ in range(4)]

@@ -22,10 +22,14 @@ PHASES = [("detect", style.PURPLE), ("migrate", style.BLUE), ("ramp", style.GREE
 
 def data(results):
     """{"evidence", "kinds": {kind: [{"detect", "migrate", "ramp", "recover", "floor"}]}} in ms, one per measured fault of mode migrate; and
-    "never": {kind: faults whose rate did not come back}, which keep a curve below 1."""
-    kinds, never = {}, {}
+    "never": {kind: faults whose rate did not come back}, which keep a curve below 1; "no_rate", where there are any: faults before which no rate
+    is known. They are left out, since the curves of the three moments are of the same faults."""
+    kinds, never, no_rate = {}, {}, 0
     for row in tables.of_set(results, "faults", SET):
         if row["sampled"] != "1" or row["mode"] != "migrate":
+            continue
+        if row["why_no_rate_before"]:
+            no_rate += 1
             continue
         detect, migrate, recover = (tables.number(row[column]) for column in ("detect_ms", "migrate_ms", "recover_ms"))
         if detect is None or migrate is None or recover is None:
@@ -36,7 +40,7 @@ def data(results):
                                                   "floor": float(row["floor_ms"])})
     if not kinds:
         raise inputs.NoData(COMMAND)
-    return {"evidence": tables.evidence(results, SET), "kinds": kinds, "never": never}
+    return {"evidence": tables.evidence(results, SET), "kinds": kinds, "never": never} | ({"no_rate": no_rate} if no_rate else {})
 
 
 def moments(faults):
@@ -73,7 +77,9 @@ def draw(table):
     names = {"detect": "detect (fault to detected)", "migrate": "migrate (to first segment elsewhere)", "ramp": "ramp (to 0.9 of the limit)"}
     figure.legend(handles=[style.patches.Patch(facecolor=colour, alpha=0.5, label=names[phase]) for phase, colour in PHASES], loc="upper left",
                   bbox_to_anchor=(0.065, 1.01), ncol=3, handlelength=1.4, columnspacing=1.4)
-    style.footer(figure, f"evidence: {table['evidence']} · live migration · area between curves: mean time of that phase · floor: one segment at the rate that is left to it")
+    count = table.get("no_rate", 0)
+    left_out = f" · left out: {count} fault{'s' if count > 1 else ''} without a rate before {'them' if count > 1 else 'it'}" if count else ""
+    style.footer(figure, f"evidence: {table['evidence']} · live migration · area between curves: mean time of that phase · floor: one segment at the rate that is left to it{left_out}")
     return figure
 
 

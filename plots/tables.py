@@ -22,7 +22,8 @@ COLUMNS = {
              "cpu_loss_pct", "cpu_loss_upper95_pct"],
     # One fault that took effect in such a run; `sampled`: there was traffic for it to strike; else `why_not_sampled` has the reason
     # (sets until 2026-11-26 lack it).
-    "faults": ["set", "run", "mode", "seed", "kind", "target", "sampled", "why_not_sampled", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms"],
+    "faults": ["set", "run", "mode", "seed", "kind", "target", "sampled", "why_not_sampled", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms",
+               "why_no_rate_before"],
     # One cell of r2bench matrix; verdict `empty`: it cannot happen, `why` says the reason.
     "matrix": ["set", "fault", "moment", "op", "end", "verdict", "outcome", "struck", "migrations", "replayed", "checked", "wrong", "error_ms", "why"],
     # One operation of one case of NCCL on GPUs; a case without operations ended in an error after `ended_ms`, or was aborted.

@@ -21,8 +21,9 @@ constexpr uint32_t kMaxAddresses = 16384;
 constexpr uint32_t kMaxClaims = 65536;
 constexpr uint32_t kMaxClocks = 65536;
 constexpr uint32_t kMaxWitnesses = 65536;
-constexpr uint32_t kMostStrikeRecords = 256;  // witnesses of one fault's strikes, of a process and device
-constexpr uint32_t kRecentRounds = 16;        // whose times of firing a fault keeps
+// Witnesses of one fault's strikes, of a process and device; beyond them only the first strike of each round.
+constexpr uint32_t kMostStrikeRecords = 256;
+constexpr uint32_t kRecentRounds = 16;  // whose times of firing a fault keeps
 constexpr uint32_t kNameBytes = 32;
 constexpr uint32_t kMaxRateSteps = 16;
 constexpr uint64_t kAllStrikes = UINT64_MAX;

@@ -78,6 +78,16 @@ TEST_F(BoardTest, witnesses_come_in_the_order_of_their_time_and_half_written_one
   EXPECT_EQ(host.state(id).witnesses, 2u);
 }
 
+TEST_F(BoardTest, what_is_reported_from_outside_has_its_round) {
+  const uint32_t id = host.arm(spec());
+  host.report(id, 1000, 1, 0, Effect::kKernelLinkDown);
+  host.report(id, 2000, 1, 0, Effect::kKernelLinkDown, 2);
+  const std::vector<Witness> all = host.witnesses(id);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].round, 0u);
+  EXPECT_EQ(all[1].round, 2u);
+}
+
 TEST_F(BoardTest, a_dead_process_gives_up_its_place_and_its_doorbell_is_heard_while_it_lives) {
   const pid_t child = fork();
   if (child == 0) _exit(enroll(*board, getpid()) != nullptr ? 0 : 1);

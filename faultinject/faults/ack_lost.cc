@@ -3,8 +3,8 @@
 // The program sees: RETRY_EXC_ERR for a WR that the peer has received; for everything behind it WR_FLUSH_ERR,
 // delivered or not. At once (`report: at_once`, so that a test need not wait) or when the retries of the
 // queue pair are exhausted (`report: after_retries`). Strikes the first successful send completion after the
-// trigger whose WR carried at least `min_bytes` to the peer, once per NIC. Work already posted: whatever the
-// provider delivered is delivered. Heal: nothing to undo.
+// trigger whose WR carried at least `min_bytes` to the peer, once per NIC; with `qp: all` every such completion
+// until it is healed. Work already posted: whatever the provider delivered is delivered. Heal: nothing to undo.
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
@@ -68,6 +68,7 @@ std::vector<FaultKind> ack_lost() {
       .present = "loses the acknowledgement of data that arrives",
       .takes = Takes::kQueuePairs,
       .ends = Ends::kAfterStrikes,
+      .all_until_healed = true,
       .shared = {"qp", "peer", "opcode"},
       .own = {own_bytes("min_bytes", 1024), own_choice("report", {"at_once", "after_retries"})},
       .examples = {{.messages_late = 2, .strikes = Strikes::kMessages}},

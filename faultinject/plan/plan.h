@@ -93,9 +93,13 @@ struct FaultSpec {
   std::chrono::nanoseconds time(std::string_view key) const {
     return std::chrono::nanoseconds(int64_t(value(key)));
   }
+  bool strikes_all_until_healed() const {
+    return kind->all_until_healed && target.qp.kind == QpSelector::Kind::kAll;
+  }
   // Does it end by itself once it has struck?
   bool ends_by_itself() const {
-    return (kind->ends == Ends::kAfterStrikes || kind->ends == Ends::kAfterItsTime) && count != kAll;
+    return (kind->ends == Ends::kAfterStrikes || kind->ends == Ends::kAfterItsTime) && count != kAll &&
+           !strikes_all_until_healed();
   }
 
   std::string name;                 // the plan's `name`, else "<kind> <target>"

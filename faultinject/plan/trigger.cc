@@ -146,6 +146,7 @@ void parse_trigger(const Mapping& fault, const std::string& file, FaultSpec& spe
     fault.place("repeat").fail("'phase' with 'repeat' needs 'every'");
   if (!spec.duration && !spec.ends_by_itself())
     fault.place("repeat").fail(std::string(spec.kind->name) +
+                               (spec.strikes_all_until_healed() ? " with 'qp: all'" : "") +
                                " lasts until it is healed; say how long each time, e.g. for: 200 ms");
 }
 

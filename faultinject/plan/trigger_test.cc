@@ -103,5 +103,19 @@ TEST(PlanTrigger, after_a_fault_that_is_not_there_is_an_error_with_its_place_and
             std::string::npos);
 }
 
+TEST(PlanTrigger, repeats_of_what_strikes_all_queue_pairs_until_it_is_healed_say_how_long_they_last) {
+  for (const char* how : {"target: '*/nic0', qp: all", "target: '*/nic0/qp:all'"}) {
+    const std::string fault = std::string("kind: ack_lost, ") + how + ", at: {wr: 5}, repeat: 3";
+    const PlanError error = error_of("[{" + fault + "}]");
+    EXPECT_NE(error.message().find("ack_lost with 'qp: all' lasts until it is healed; say how long each time"),
+              std::string::npos)
+        << error.what();
+    EXPECT_EQ(error.line(), 1) << error.what();
+    EXPECT_EQ(parse("{" + fault + ", for: 20 ms}").repeat, 3u);
+  }
+  EXPECT_EQ(parse("{target: '*/nic0', kind: ack_lost, at: {wr: 5}, repeat: 3}").repeat, 3u);
+  EXPECT_EQ(parse("{target: '*/nic0', kind: qp_error, qp: all, at: {wr: 5}, repeat: 3}").repeat, 3u);
+}
+
 }  // namespace
 }  // namespace faultinject

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultinject/preload/fault.h"
 
+#include <algorithm>
+
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/queue_pair.h"
 
@@ -26,8 +28,9 @@ bool Fault::hits(const Context& context, const QueuePair& qp) const {
 void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now,
                    uint32_t in_round) {
   took_effect(entry_, now);
-  if (recorded_ == kMostStrikeRecords) return;
+  if (recorded_ >= kMostStrikeRecords && in_round < recorded_rounds_) return;
   recorded_++;
+  recorded_rounds_ = std::max(recorded_rounds_, in_round + 1);
   context.witness(FaultRound{id(), in_round}, effect, qp_num, value, now);
 }
 

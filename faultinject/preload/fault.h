@@ -103,8 +103,8 @@ class Fault {
   virtual void end(Context&, uint64_t /*now_ns*/) {}
 
  protected:
-  // Something has happened to the program: t0, and a record (one that strikes again and again is recorded
-  // 256 times per process at most).
+  // Something has happened to the program: t0, and a record. One that strikes again and again has a record of
+  // its first 256 strikes in this process, and of the first one in each round: so t0 of each round is known.
   void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
     struck(context, effect, qp_num, value, now, round);
   }
@@ -120,6 +120,7 @@ class Fault {
               uint32_t in_round);
 
   uint32_t recorded_ = 0;
+  uint32_t recorded_rounds_ = 0;  // up to this one, from 1, the first strike of each round has a record
 };
 
 // The class for the kind of `entry`; nullptr for a kind that this library does not know.

@@ -163,18 +163,64 @@ TEST_F(WholeTest, a_fault_repeats_at_every_twentieth_wr_of_eight_processes) {
     ASSERT_NO_FATAL_FAILURE(connect(poster, 0, *b, i));
   }
   for (Agent* each : posters) each->tell("posts 0 " + std::to_string(kPosts));
-  uint64_t refused = 0, recorded = 0;
+  uint64_t refused = 0;
   for (Agent* each : posters) {
     const std::string answer = each->hear();
     ASSERT_EQ(answer.substr(0, 3), "ok ") << answer;
-    const uint64_t own = std::stoull(answer.substr(3));
-    refused += own;
-    recorded += std::min<uint64_t>(own, kMostStrikeRecords);
+    refused += std::stoull(answer.substr(3));
   }
   EXPECT_LE(refused, kRounds);
   EXPECT_GE(refused + kProcesses, kRounds) << "one that began in the last posts may find no other";
   EXPECT_LE(refused, board.state(id).rounds);
-  EXPECT_EQ(count(id, Effect::kPostRefused), recorded);
+  EXPECT_EQ(count(id, Effect::kPostRefused), refused) << "each is the first of its round";
+}
+
+// However many strikes the rounds before it had.
+TEST_F(WholeTest, each_round_has_a_record_of_its_first_strike) {
+  constexpr uint64_t kStrikes = 200, kRounds = 10;
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, errno: EIO, at: {wr: 1}, count: " +
+                          std::to_string(kStrikes) + ", repeat: " + std::to_string(kRounds) + "}");
+  start();
+  a->tell("posts 0 " + std::to_string((kStrikes + 1) * kRounds));
+  const std::string answer = a->hear();
+  ASSERT_EQ(answer.substr(0, 3), "ok ") << answer;
+  ASSERT_GE(std::stoull(answer.substr(3)), kStrikes * (kRounds - 1) + 1);
+  std::map<uint32_t, uint64_t> of_round;
+  for (const Witness& witness : board.witnesses(id))
+    of_round[witness.round] += witness.effect == Effect::kPostRefused;
+  EXPECT_EQ(of_round.size(), kRounds);
+  EXPECT_EQ(of_round[0], kStrikes);
+  EXPECT_EQ(of_round[kRounds - 1], 1u) << "the first one alone, where the others would be too many";
+}
+
+TEST_F(WholeTest, each_record_says_its_round_whatever_strikes_and_whenever_it_shows) {
+  start(10, 1);
+  int qp = 0;
+  for (const std::string kind : {"qp_error", "ack_lost", "ack_lost, report: after_retries",
+                                 "port_down, for: 20 ms", "blackhole, for: 20 ms", "freeze, for: 20 ms"}) {
+    const uint32_t id = arm("{target: node0/nic0, at: {wr: 1}, repeat: 2, kind: " + kind + "}");
+    std::map<uint32_t, uint32_t> rounds;  // by queue pair
+    for (const uint32_t round : {0u, 1u}) {
+      qp++;
+      a->make_qp(), b->make_qp();
+      ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+      rounds[a->numbers[size_t(qp)]] = round;
+      a->must("post " + std::to_string(qp) + " write 1 4096 0");
+      ASSERT_EQ(a->poll(qp, 1, 10000).size(), 1u) << kind;
+      ASSERT_TRUE(eventually([&] {
+        const FaultState state = board.state(id);
+        return state.rounds == round + 1 && (round > 0 || state.phase == FaultState::Phase::kArmed);
+      })) << kind;
+    }
+    std::map<uint32_t, size_t> records;  // of each round
+    for (const Witness& witness : board.witnesses(id)) {
+      if (const auto own = rounds.find(witness.qp_num); own != rounds.end())
+        EXPECT_EQ(witness.round, own->second) << kind << ": " << witness.what;
+      ++records[witness.round];
+    }
+    EXPECT_EQ(records.size(), 2u) << kind;
+    board.heal(id);
+  }
 }
 
 TEST_F(WholeTest, a_pattern_strikes_what_it_matches_and_nothing_else) {

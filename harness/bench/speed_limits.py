@@ -47,7 +47,9 @@ MET_NOTHING = ["no operation was open", "no channel used the target", "no segmen
                "it took nothing from its NIC", "no NIC was struck", "the job's last operation had ended"]
 CUT = "cut"  # a time that had not come when the run was cut short
 CUT_SHORT = "cut_short"  # the doubt of a run that was cut short, and of nothing else
+VERDICTS = ["pass", "fail", "unknown"]
 TIMES = ["detect_ms", "recover_ms", "floor_ms", "waited_ms"]
+OF_EACH_SAMPLE = ["floor_ms", "window_ms", "limit"]  # which no measured fault lacks
 KEYS = ["name", "kind", "target", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms", "window_ms",
         "limit", "before_gbps", "after_gbps", "witnessed", "sampled", "why_not_sampled"]
 NEWER_KEYS = ["why_no_rate_before", "waited_ms"]  # older results lack them
@@ -80,6 +82,8 @@ def runs_of_result(path):
     try:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
+        if result["verdict"] not in VERDICTS:
+            raise Unreadable(f"{path} is damaged: its verdict is {result['verdict']!r}")
         return [{"seed": result["seed"], "mode": run["mode"], "outcome": run["outcome"], "r2cc_mode": run["r2cc_mode"],
                  "verdict": result["verdict"], "doubts": doubts_of_result(result), "trace_lost": run["trace_lost"], "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
                  "faults": [fields_of(fault) for fault in run["faults"]]} for run in result["runs"]]
@@ -103,13 +107,32 @@ def runs_of_lines(path):
     return runs
 
 
+def is_number(value):
+    """From 0 on, and finite."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
 def check(runs, path):
-    """Times are numbers from 0 on, or null."""
+    """Refuses what r2bench writes of no run, so that an odd value is not taken for a good one. Times may be null."""
+    def wanted(holds, of, key, value):
+        if not holds:
+            raise Unreadable(f"{path} is damaged: {key} of {of} is {value!r}")
+
     for run in runs:
+        name = f"the run of mode {run['mode']}, seed {run['seed']}"
+        wanted(run["verdict"] in [None, *VERDICTS], name, "verdict", run["verdict"])
+        wanted(isinstance(run["outcome"], str), name, "outcome", run["outcome"])
+        wanted(isinstance(run["correctness"]["exact"], bool), name, "exact", run["correctness"]["exact"])
+        for key in ("wakeup", "trace_lost"):
+            wanted(run[key] is None or is_number(run[key]), name, key, run[key])
         for fault in run["faults"]:
+            wanted(isinstance(fault["kind"], str), fault["name"], "kind", fault["kind"])
+            for key in ("witnessed", "sampled"):
+                wanted(isinstance(fault[key], bool), fault["name"], key, fault[key])
             for key in TIMES:
-                if fault[key] is not None and not (isinstance(fault[key], (int, float)) and 0 <= fault[key] < math.inf):
-                    raise Unreadable(f"{path} is damaged: {key} of {fault['name']} is {fault[key]}")
+                wanted(fault[key] is None or is_number(fault[key]), fault["name"], key, fault[key])
+            for key in OF_EACH_SAMPLE if fault["witnessed"] and fault["sampled"] else ():
+                wanted(is_number(fault[key]), fault["name"], key, fault[key])
     return runs
 
 
@@ -123,7 +146,11 @@ def gather(arguments):
         else:
             found = [argument]
         for path in found:
-            of_path = check(runs_of_lines(path) if path.endswith(".jsonl") else runs_of_result(path), path)
+            of_path = runs_of_lines(path) if path.endswith(".jsonl") else runs_of_result(path)
+            try:
+                check(of_path, path)
+            except (KeyError, TypeError) as error:
+                raise Unreadable(f"{path} is damaged: {error!r}") from error
             for run in of_path:
                 if run["faults"] and run in runs:  # no two runs agree in all their times
                     raise Unreadable(f"{path} is of a run that was given before (seed {run['seed']}, mode {run['mode']})")

@@ -10,7 +10,9 @@ namespace r2bench {
 namespace {
 
 using namespace std::chrono_literals;
+using faultinject::Effect;
 using faultinject::FaultSpec;
+using faultinject::Witness;
 using nlohmann::json;
 
 /// As over a link between hosts.
@@ -95,6 +97,20 @@ TEST(FaultFields, every_field_of_a_fault_arrives) {
   ASSERT_EQ(got.rates.size(), 2u);
   EXPECT_EQ(got.rates[1].bits_per_s, 200u);
   EXPECT_FALSE(got.events);
+}
+
+TEST(FaultFields, a_witness_arrives_whole) {
+  const Witness witness{3, 2, 1000, 7, "node1/rank0", "node1", 1, 33, Effect::kQpToErr, 12, "QP moved to ERR"};
+  const Witness got = fields_from_json<Witness>(sent(fields_to_json(witness)));
+  EXPECT_EQ(got.fault_id, 3u);
+  EXPECT_EQ(got.round, 2u);
+  EXPECT_EQ(got.time_ns, 1000u);
+  EXPECT_EQ(got.pid, 7);
+  EXPECT_EQ(got.rank + " " + got.node + " " + got.what, "node1/rank0 node1 QP moved to ERR");
+  EXPECT_EQ(got.nic, 1u);
+  EXPECT_EQ(got.qp_num, 33u);
+  EXPECT_EQ(got.effect, Effect::kQpToErr);
+  EXPECT_EQ(got.value, 12u);
 }
 
 TEST(FaultFields, what_is_not_there_stays_not_there) {

@@ -176,6 +176,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.correctness = job.correctness;
   mode.trace_lost = job.trace_lost;
   mode.witnesses_lost = job.witnesses_lost;
+  mode.faults_added = job.added_faults.size();
   mode.incomplete = job.gave_up;
   mode.wakeup_ms = job.wakeup_ms;
   mode.wakeup_p99_ms = std::min(job.wakeup_ms.p99, kWakeupCapMs);

@@ -52,6 +52,7 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   job.correctness = {1, 2, 3, 4, 5, 6};
   job.trace_lost = 7;
   job.witnesses_lost = 8;
+  job.added_faults = {2, 3};
   job.gave_up = "the target carried nothing";
   job.wakeup_ms = {10, 1, 2, 3, 4};
   job.start_ns = at(1000);
@@ -70,6 +71,7 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   EXPECT_EQ(evaluated.correctness.size_errors, 6u);
   EXPECT_EQ(evaluated.trace_lost, 7u);
   EXPECT_EQ(evaluated.witnesses_lost, 8u);
+  EXPECT_EQ(evaluated.faults_added, 2u);
   EXPECT_EQ(evaluated.incomplete, "the target carried nothing");
   EXPECT_DOUBLE_EQ(evaluated.wakeup_ms.p99, 3);
   EXPECT_DOUBLE_EQ(evaluated.wakeup_p99_ms, kWakeupCapMs) << "busy threads must not widen bounds without end";
@@ -366,6 +368,7 @@ TEST_F(Pool, counts_are_added_up) {
   a.counts["lanes"] = 3, b.counts["lanes"] = 30;
   a.trace_lost = 8, b.trace_lost = 80;
   a.witnesses_lost = 1, b.witnesses_lost = 10;
+  a.faults_added = 6, b.faults_added = 60;
   a.rounds_fired = 2, b.rounds_fired = 20;
   a.rounds_seen = 3, b.rounds_seen = 30;
   a.rounds_at_end = 4, b.rounds_at_end = 40;
@@ -392,6 +395,7 @@ TEST_F(Pool, counts_are_added_up) {
   EXPECT_EQ(all.count("lanes"), 33u);
   EXPECT_EQ(all.trace_lost, 88u);
   EXPECT_EQ(all.witnesses_lost, 11u);
+  EXPECT_EQ(all.faults_added, 66u);
   EXPECT_EQ(all.rounds_fired, 22u);
   EXPECT_EQ(all.rounds_seen, 33u);
   EXPECT_EQ(all.rounds_at_end, 44u);

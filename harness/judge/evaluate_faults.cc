@@ -146,6 +146,13 @@ class Faults {
     return usual;
   }
 
+  /// Before the first counted operation, with work behind it that was under way.
+  bool struck_in_warm_up(const Firing& strike) const {
+    const uint64_t until_ns = job_.first_iteration_ns != 0 ? job_.first_iteration_ns : first_open_ns_;
+    return strike.t0_ns < until_ns &&
+           bytes_between(job_.record.deliveries, strike.t0_ns, until_ns - 1) > 0;
+  }
+
   bool holds_an_operation(const Interval& time) const {
     const auto& operations = job_.record.operations;
     return std::any_of(operations.begin(), operations.end(), [&](const OperationSpan& operation) {
@@ -200,6 +207,7 @@ class Faults {
     const bool no_rate = sample.sampled && no_rate_to_judge_by(window, sample);
     if (!sample.sampled && strike.t0_ns >= end_ns_ && job_.outcome == Outcome::kOk)
       sample.why_not_sampled = kJobOver;
+    if (!sample.sampled && struck_in_warm_up(strike)) sample.why_not_sampled = kInWarmUp;
     if (scenario_.transport_of(*job_.mode) != Transport::kPlugin) {
       sample.sampled = false;
       sample.why_not_sampled = "NCCL's IB transport records no messages";

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job's record says of its faults: which are samples, and how long each lasted.
+#include "harness/judge/per_fault.h"
+#include "harness/judge/settle_bound.h"
 #include "harness/judge/testing/evaluate_fixture.h"
 #include "harness/judge/verdict.h"
 
@@ -63,6 +65,25 @@ TEST_F(Evaluate, what_was_delivered_before_the_first_operation_is_no_measure_of_
   lose_nic0(1500, 2700);
   strike(1555);
   EXPECT_DOUBLE_EQ(result().floor_ms, 20);
+}
+
+// A stall of the warm-up is a stall, and no operation is open that could tell how long it is (`arm: start`).
+TEST_F(Evaluate, a_fault_of_the_warm_up_has_met_something_that_is_not_measured) {
+  deliver(0, 100, 500, 10, 0);
+  deliver(1, 100, 500, 10, 1);
+  strike(505);
+  deliver(0, 3500, 3900, 10, 1);
+  deliver(1, 3500, 3900, 10, 1);
+  run(4000, 6000, 100, 10, 1);
+  lose_nic0(6000, 8000);
+  strike(6055).repetition = 1;
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults[0].why_not_sampled, kInWarmUp);
+  EXPECT_TRUE(evaluated.faults[1].sampled);
+  EXPECT_EQ(unknown_times(evaluated, "recover_ms"), (std::map<std::string, size_t>{{kInWarmUp, 1}}));
+  // Where nothing is under way before the first operation, nothing was met.
+  job.firings[0].t0_ns = at(3950);
+  EXPECT_EQ(result().faults[0].why_not_sampled, "no operation was open");
 }
 
 /// NIC 0 is lost 10 ms before the first operation, whose stream 0 is silent until its first segment on NIC 1.

@@ -28,7 +28,7 @@ MessagesKnown lost_known(const Scenario& scenario, const Correctness& c) {
 
 MessagesKnown duplicated_known(const Scenario& scenario, const Correctness& c) {
   const MessagesKnown known = lost_known(scenario, c);
-  if (known.by != MessagesBy::kElements || reduces(scenario.workload.op)) return known;
+  if (known.by != MessagesBy::kElements) return known;
   return unknown(unseen(c) + ", and one that is stored twice in its place leaves every element right");
 }
 

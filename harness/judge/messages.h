@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of lost and duplicated messages. The engine cpu recognises each message of the net plugin by
 // its content. Through CollNet, and with the engine nccl, it sees none: there the comparison of all elements
-// tells, because each rank's input is its own and never 0. A message that is stored twice shows there only
-// where inputs are added up. Pure.
+// tells that none was lost, because each rank's input is its own and never 0. A message that is stored twice
+// in its place leaves every element right. Pure.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace r2bench {
 
 enum class MessagesBy {
   kContent,   ///< each was recognised: `lost` and `duplicated` are counts
-  kElements,  ///< no element is wrong, so nothing is missing and nothing was added or stored twice
+  kElements,  ///< no element is wrong, so nothing is missing
   kNothing,   ///< not known
 };
 
@@ -25,7 +25,7 @@ struct MessagesKnown {
 
 /// Of lost messages.
 MessagesKnown lost_known(const Scenario& scenario, const Correctness& correctness);
-/// Of duplicated ones.
+/// Of duplicated ones; never by kElements.
 MessagesKnown duplicated_known(const Scenario& scenario, const Correctness& correctness);
 
 }  // namespace r2bench

@@ -102,6 +102,7 @@ void add_counts(ModeResult& all, const ModeResult& job) {
   for (const auto& [metric, count] : job.counts) all.counts[metric] += count;
   all.trace_lost += job.trace_lost;
   all.witnesses_lost += job.witnesses_lost;
+  all.faults_added += job.faults_added;
   all.rounds_fired += job.rounds_fired;
   all.rounds_seen += job.rounds_seen;
   all.rounds_at_end += job.rounds_at_end;

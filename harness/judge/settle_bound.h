@@ -11,6 +11,9 @@ namespace r2bench {
 inline constexpr char kTookNothing[] = "it took nothing from its NIC";
 inline constexpr char kNoNicStruck[] = "no NIC was struck";
 
+/// There was work under way, and no counted operation that could tell how long it stalled.
+inline constexpr char kInWarmUp[] = "it struck in the warm-up, which is not measured";
+
 /// The job ended too early for this strike, which did not stall it.
 inline constexpr char kJobOver[] = "the job's last operation had ended";
 inline constexpr char kJobEnded[] = "the job ended before it could be measured";

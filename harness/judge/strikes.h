@@ -18,7 +18,7 @@ bool is_rank_fault(const Scenario& scenario, const Firing& firing);
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job);
 
 /// Of the faults with `repeat`. Fewer are seen than fired if a round had no effect, or if its effect was not
-/// recorded (a process records at most 256 strikes of a fault on each device).
+/// recorded (a table of the injector was full).
 struct RoundCounts {
   size_t fired = 0;   ///< by the injector, before the job was about to end
   size_t seen = 0;    ///< of those: that have an effect on record

@@ -257,6 +257,11 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<D
               " rounds of repeating faults that the injector fired, the effects of " +
               std::to_string(mode.rounds_seen) + " were recorded; the other rounds were not measured");
   }
+  if (mode.faults_added > 0)
+    doubt(DoubtKind::kFaultsAdded, std::to_string(mode.faults_added) +
+                                       (mode.faults_added == 1 ? " fault was" : " faults were") +
+                                       " added by r2bench inject; times and rates are not those of the "
+                                       "scenario alone");
   if (!mode.incomplete.empty())
     doubt(DoubtKind::kFaultsNotStruck, "not all faults were struck: " + mode.incomplete);
   if (mode.outcome == Outcome::kCancelled) doubt(DoubtKind::kCutShort, "the run was cut short");
@@ -327,6 +332,7 @@ const char* name(DoubtKind kind) {
     case DoubtKind::kTraceLost: return "trace_lost";
     case DoubtKind::kEffectsNotRecorded: return "effects_not_recorded";
     case DoubtKind::kRoundsNotRecorded: return "rounds_not_recorded";
+    case DoubtKind::kFaultsAdded: return "faults_added";
     case DoubtKind::kFaultsNotStruck: return "faults_not_struck";
     case DoubtKind::kCutShort: return "cut_short";
     case DoubtKind::kNoValue: return "no_value";

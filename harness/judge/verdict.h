@@ -22,6 +22,7 @@ enum class DoubtKind {
   kTraceLost,
   kEffectsNotRecorded,
   kRoundsNotRecorded,
+  kFaultsAdded,  ///< by `r2bench inject`
   kFaultsNotStruck,
   kCutShort,       ///< the only one that follows from a run's being cut short
   kNoValue,        ///< the metric has no value, or the right side has none

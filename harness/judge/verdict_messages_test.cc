@@ -9,6 +9,7 @@ TEST_F(VerdictTest, where_nothing_was_compared_nothing_is_known_to_be_right) {
   for (const char* metric : {"wrong_elements", "duplicated", "lost"}) {
     scenario.expectations = {{"migrate", metric, "0", 0, 0, parse_condition(*find_metric(metric), "0")}};
     const std::string name = std::string("migrate.") + metric;
+    migrate().correctness.messages = 1000;
     EXPECT_EQ(of(name).verdict, Verdict::kPass);
     migrate().correctness.checked_elements = 0;
     EXPECT_EQ(of(name).verdict, Verdict::kUnknown);
@@ -52,15 +53,16 @@ TEST_F(Messages, that_were_recognised_are_counted) {
   EXPECT_EQ(known(), std::pair(Verdict::kFail, std::string("2")));
 }
 
-TEST_F(Messages, that_nobody_saw_are_known_by_all_elements_being_right) {
-  const auto from_elements = std::pair(Verdict::kPass, std::string("0: no element is wrong"));
+TEST_F(Messages, that_nobody_saw_are_known_not_to_be_lost_by_all_elements_being_right) {
   c.collnet_operations = 10;  // beside others whose messages were seen
-  EXPECT_EQ(known(), from_elements);
+  EXPECT_EQ(of("migrate.lost").verdict, Verdict::kPass);
+  EXPECT_EQ(of("migrate.lost").got, "0: no element is wrong");
   c.wrong_elements = 1;
   expect_unknown("through CollNet no message is seen, and elements are wrong");
   c.wrong_elements = c.messages = c.collnet_operations = 0;
   scenario.workload.engine = Engine::kNccl;
-  EXPECT_EQ(known(), from_elements);
+  EXPECT_EQ(of("migrate.lost").verdict, Verdict::kPass);
+  EXPECT_EQ(of("migrate.lost").got, "0: no element is wrong");
   c.wrong_elements = 1;
   expect_unknown("no message was recognised, and elements are wrong");
 }
@@ -75,13 +77,16 @@ TEST_F(Messages, are_not_known_by_elements_that_hide_an_input) {
   }
 }
 
-TEST_F(Messages, that_were_stored_twice_are_not_known_by_elements_where_nothing_is_added_up) {
+// Half of an AllReduce's messages are copied. And where inputs are added up that is done behind the transport,
+// from the buffer in which the message lies, stored once or twice.
+TEST_F(Messages, that_were_stored_twice_are_not_known_by_elements) {
   c.messages = 0;
-  for (const Operation op :
-       {Operation::kAllGather, Operation::kBroadcast, Operation::kSendRecv, Operation::kAllToAll}) {
+  for (const Operation op : {Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather,
+                             Operation::kBroadcast, Operation::kSendRecv, Operation::kAllToAll}) {
     scenario.workload.op = op;
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMin}) {
-      scenario.workload.reduction = reduction;  // means nothing
+      if (reduces(op) && reduction == Reduction::kMin) continue;
+      scenario.workload.reduction = reduction;
       EXPECT_EQ(of("migrate.lost").verdict, Verdict::kPass) << name(op);
       EXPECT_EQ(of("migrate.duplicated").verdict, Verdict::kUnknown) << name(op);
       EXPECT_EQ(

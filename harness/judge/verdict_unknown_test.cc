@@ -58,6 +58,16 @@ TEST_F(VerdictTest, rounds_of_a_fault_that_were_not_seen_make_it_unknown) {
   EXPECT_NE(judge(scenario, result).doubts[0].text.find("256"), std::string::npos);
 }
 
+TEST_F(VerdictTest, faults_that_were_added_from_outside_make_it_unknown) {
+  migrate().faults_added = 2;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_EQ(judge(scenario, result).doubts[0].kind, DoubtKind::kFaultsAdded);
+  EXPECT_EQ(judge(scenario, result).doubts[0].text.find("migrate: 2 faults were added"), 0u);
+  migrate().correctness.wrong_elements = 1;
+  EXPECT_EQ(verdict(), Verdict::kFail) << "wrong data is wrong under any faults";
+}
+
 TEST_F(VerdictTest, a_scenario_that_expects_nothing_has_no_verdict) {
   scenario.expectations.clear();
   baseline().outcome = Outcome::kOk;

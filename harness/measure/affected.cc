@@ -71,11 +71,26 @@ struct AtT0 {
   std::vector<bool> hit, may_be_hit;
 };
 
+/// When a path's receiver last fenced it, up to t0, by stream and path.
+std::map<std::pair<uint32_t, uint32_t>, uint64_t> fenced_by_t0(const Record& record, uint64_t t0_ns) {
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> fenced;
+  for (const FenceStart& fence : record.fences) {
+    if (fence.time_ns > t0_ns) break;
+    if (fence.stream && fence.path != 0) fenced[{*fence.stream, fence.path}] = fence.time_ns;
+  }
+  return fenced;
+}
+
 AtT0 look_at_t0(const Record& record, const FaultWindow& window) {
   const size_t count = record.streams.size();
   AtT0 at_t0{std::vector<Affected>(count), std::vector<bool>(count), std::vector<bool>(count)};
   const uint64_t recently = recently_ns(record, window.t0_ns);
+  const auto fenced = fenced_by_t0(record, window.t0_ns);
   const auto note = [&](const Delivery& d) {
+    // Of several NICs it has left the one on which it has fenced its path.
+    if (const auto left = fenced.find({d.stream, d.path});
+        window.spread && left != fenced.end() && d.time_ns <= left->second)
+      return;
     const Stream& stream = record.streams[d.stream];
     at_t0.hit[d.stream] = at_t0.hit[d.stream] || hits(window, stream, d);
     at_t0.may_be_hit[d.stream] = at_t0.may_be_hit[d.stream] || may_hit(window, stream, d);

@@ -2,6 +2,8 @@
 // Which streams a fault affects: at either end of a rail, on one queue pair, idle or just moved.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/measure/testing/synthetic_record.h"
 
 namespace r2bench {
@@ -23,6 +25,31 @@ TEST(Affected, a_stream_that_had_been_idle_is_not_affected) {
   analyse_fault(job.record, nic0_down(505), sample);
   ASSERT_TRUE(sample.migrate_ms);
   EXPECT_LT(*sample.migrate_ms, 10);
+}
+
+// Mode balance: the link flaps, and the second outage strikes a NIC to which nothing has come back yet.
+TEST(Affected, a_stream_of_several_nics_does_not_use_one_whose_path_it_has_fenced) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.fence(507, 0, "event");
+  job.record.fences[0].stream = 0;
+  job.record.fences[0].path = 1;
+  for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
+  for (const auto& [t0_ms, why] : {std::pair(505, ""), {600, "no channel used the target"}}) {
+    FaultWindow window = nic0_down(uint64_t(t0_ms));
+    window.spread = true;
+    FaultSample sample;
+    analyse_fault(job.record, window, sample);
+    EXPECT_EQ(sample.why_not_sampled, why) << t0_ms;
+  }
+  job.deliver(590, 0, 0, 4);  // it has come back, over a new path
+  std::stable_sort(job.record.deliveries.begin(), job.record.deliveries.end(),
+                   [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
+  FaultWindow window = nic0_down(600);
+  window.spread = true;
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  EXPECT_EQ(sample.why_not_sampled, "");
 }
 
 TEST(Affected, the_sender_s_end_of_the_rail_counts_as_well) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/format.h"
+#include "harness/judge/settle_bound.h"
 #include "harness/measure/testing/sample_result.h"
 #include "harness/report/testing/judged_json.h"
 #include "harness/report/testing/sample_pairs.h"
@@ -81,6 +82,42 @@ TEST_F(Recheck, a_run_that_is_not_whole_leaves_unknown_all_but_what_is_wrong_in_
   expectation("migrate.correctness")["got_word"] = "wrong";
   expectation("migrate.correctness")["got"] = "3 wrong";
   EXPECT_EQ(said(), "migrate.correctness: is said to be unknown, but wanted is 'exact' and got '3 wrong'\n");
+}
+
+TEST_F(Recheck, a_count_that_is_met_is_met_in_each_round) {
+  Scenario scenario = sample_scenario();
+  scenario.expectations.push_back(
+      {"migrate", "migrations", "2", 1, 1, parse_condition(*find_metric("migrations"), "2")});
+  RunResult result = sample_result();
+  result.repeats = 2;
+  result.modes[1].rounds = {{{"migrations", 2}}, {{"migrations", 3}}};
+  result.modes[1].counts["migrations"] = 5;
+  json = judged_json(scenario, result);
+  EXPECT_EQ(json["verdict"], "fail");
+  EXPECT_EQ(said(), "");
+  expectation("migrate.migrations")["ok"] = true;
+  expectation("migrate.migrations")["got_value"] = 2;
+  expectation("migrate.migrations")["got"] = "2";
+  json["verdict"] = "pass";
+  EXPECT_EQ(said(), "migrate.migrations: is said to be met, but round 2 has 3\n");
+}
+
+TEST_F(Recheck, a_time_that_is_met_is_met_whatever_those_are_that_are_not_known) {
+  RunResult result = sample_result();
+  ModeResult& mode = result.modes[1];
+  mode.faults.push_back(mode.faults[0]);
+  mode.faults[1].sampled = false;
+  mode.faults[1].why_not_sampled = kJobEnded;
+  mode.faults_planned = mode.faults_witnessed = 2;
+  mode.faults_dropped[kJobEnded] = 1;
+  json = judged_json(sample_scenario(), result);
+  EXPECT_EQ(json["verdict"], "unknown");
+  EXPECT_EQ(said(), "");
+  expectation("migrate.recover_ms.max")["ok"] = true;
+  expectation("migrate.recover_ms.max")["doubt"] = nullptr;
+  json["verdict"] = "pass";
+  EXPECT_EQ(said(),
+            "migrate.recover_ms.max: is said to be met, but 1 fault that took effect was not measured\n");
 }
 
 TEST_F(Recheck, a_loss_that_so_few_pairs_cannot_tell_is_unknown) {

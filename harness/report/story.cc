@@ -161,9 +161,9 @@ class Teller {
     std::string text = "finished all " + std::to_string(mode_.row.iterations) + " iterations";
     if (mode_.count("migrations") == 0 && !mode_.faults.empty()) text += " without a migration";
     if (c.exact() && c.checked_elements > 0) {
-      text += duplicated_known(scenario_, c).by == MessagesBy::kNothing
-                  ? "; every element right"
-                  : "; every element right, nothing lost, nothing twice";
+      text += "; every element right";
+      if (lost_known(scenario_, c).by != MessagesBy::kNothing) text += ", nothing lost";
+      if (duplicated_known(scenario_, c).by != MessagesBy::kNothing) text += ", nothing twice";
     } else if (c.checked_elements == 0) {
       text += "; the data was not compared";
     } else {

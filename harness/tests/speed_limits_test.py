@@ -219,6 +219,19 @@ class SpeedLimits(unittest.TestCase):
             self.write(run([fault(**nonsense)]))
             self.assertIn("is damaged", self.refused())
 
+    def test_values_of_another_kind_are_refused(self):
+        """An odd one must not pass for a good one, nor end this program."""
+        for nonsense in ({"detect": True}, {"floor": None}, {"window_ms": None}, {"limit": None}, {"limit": "0.5"}, {"witnessed": "no"}, {"sampled": None}, {"kind": None}):
+            self.write(run([fault(**nonsense)]))
+            for options in ([], ["--floor", "port"]):
+                self.assertIn("is damaged", self.refused(*options, self.folder), nonsense)
+        for of_run in ({"exact": "false"}, {"wakeup": "0.5"}, {"wakeup": -1.0}, {"trace_lost": -1}, {"trace_lost": "0"}, {"outcome": None}):
+            self.write(run([fault()], **of_run))
+            self.assertIn("is damaged", self.refused(), of_run)
+        for verdict in ("Pass", "", None, True):
+            self.write(run([fault()]), verdict=verdict)
+            self.assertIn("is damaged: its verdict is", self.refused(), verdict)
+
     def test_what_a_run_does_not_know_is_not_known_here(self):
         self.write(run([fault()] * 3), verdict="unknown")
         status, said = self.call()

@@ -49,8 +49,10 @@ FAKE = """\
 """
 
 
-def result(verdict="pass", doubts=(), planned=40, witnessed=40, trace_lost=0, left_out=0, exact=True, written=0):
-    return {"verdict": verdict, "doubts": list(doubts),
+def result(verdict="pass", doubts=(), kinds=None, of_expectation=None, planned=40, witnessed=40, trace_lost=0, left_out=0, exact=True, written=0):
+    """Each of `doubts` is of a kind of its own, where `kinds` says nothing else."""
+    return {"verdict": verdict, "doubts": list(doubts), "doubt_kinds": list(doubts if kinds is None else kinds),
+            "expectations": [{"name": "migrate.lost", "got": "?", "doubt": of_expectation}],
             "runs": [{"outcome": "ok", "faults": [], "trace_lost": trace_lost, "events": {"written": written, "left_out": left_out},
                       "metrics": {"correctness": {"exact": exact}, "faults": {"planned": planned, "witnessed": witnessed}}}]}
 
@@ -147,6 +149,10 @@ class NewKinds(unittest.TestCase):
         self.assertFalse(walked("nothing", "none", "work"))
         self.assertFalse(walked("port", "breaks", "anything", outside=True))
 
+    def test_in_mode_3_no_message_is_seen_and_none_is_counted_as_doubled(self):
+        self.assertIn("lost: 0, duplicated: 0}", walk.Walk(1, 1).text())
+        self.assertIn("lost: 0}", walk.Walk(1, 1, mode="allreduce").text())
+
     def test_what_shows_only_while_a_job_connects_or_nowhere_is_not_walked(self):
         self.assertEqual(walk.fault_kinds.names(outside=False) - set(walk.ALSO) - set(walk.USUAL),
                          {"async_event", "connect_fail", "gid_change", "noop", "reg_fail", "reorder"})
@@ -218,11 +224,13 @@ class Judging(unittest.TestCase):
         self.assertEqual((changes, migrated), (0, 0))
 
     def test_faults_that_struck_nothing_are_no_doubt(self):
-        self.assertEqual(self.judged(result(verdict="unknown", doubts=["38 of 40"], witnessed=38, written=3))[0], None)
+        self.assertEqual(self.judged(result(verdict="unknown", doubts=["38 of 40"], kinds=["fault_not_seen"], of_expectation="fault_not_seen", witnessed=38, written=3))[0], None)
 
     def test_any_other_doubt_is_one(self):
         for of_run, said in ((result(verdict="unknown", doubts=["it gave up"], written=3), "it gave up"),
-                             (result(verdict="unknown", doubts=["38 of 40", "it gave up"], witnessed=38, written=3), "it gave up"),
+                             (result(verdict="unknown", doubts=["38 of 40", "it gave up"], kinds=["fault_not_seen", "faults_not_struck"], witnessed=38, written=3), "it gave up"),
+                             (result(verdict="unknown", doubts=["38 of 40"], kinds=["fault_not_seen"], of_expectation="no_value", witnessed=38, written=3), "migrate.lost: ?"),
+                             (result(verdict="unknown", witnessed=38, written=3), "verdict unknown"),
                              (result(verdict="unknown", doubts=["lost", "38"], witnessed=38, trace_lost=5), "5 trace events were lost"),
                              (result(left_out=9), "9 events are not in events.jsonl"),
                              (result(written=4), "events.jsonl holds 3 events, and 4 were written")):
