@@ -67,7 +67,8 @@ class Splitter {
   void set(std::span<const LaneShare> shares);
   size_t lanes() const { return lanes_; }
   /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at
-  /// least 1; they cover the message without gap or overlap, in order, each on a lane of its own.
+  /// least 1; they cover the message without gap or overlap, each on a lane of its own, in the order of the
+  /// lanes.
   size_t split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces);
 
  private:

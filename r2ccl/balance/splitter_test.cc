@@ -33,6 +33,7 @@ std::vector<double> cut(Splitter& splitter, size_t messages, uint32_t bytes, uin
       EXPECT_EQ(pieces[i].offset, at) << "no gap, no overlap";
       EXPECT_LT(pieces[i].lane, splitter.lanes());
       EXPECT_FALSE(lanes & 1u << pieces[i].lane) << "a lane of its own";
+      EXPECT_EQ(lanes >> pieces[i].lane, 0u) << "in the order of the lanes";
       lanes |= 1u << pieces[i].lane;
       EXPECT_TRUE(i == 0 || (address + at) % Splitter::kGrain == 0);
       EXPECT_TRUE(count == 1 || pieces[i].bytes >= Splitter::kLeastPiece - Splitter::kGrain);
@@ -94,6 +95,43 @@ TEST(Splitter, no_more_pieces_than_are_needed) {
   size_t most = 0;
   cut(splitter, 100, Splitter::kWhole, 64, &most);
   EXPECT_LE(most, 4u) << "64 KiB are not cut into pieces below 16 KiB";
+  EXPECT_GE(most, 2u) << "from this size on messages are cut";
+}
+
+TEST(Splitter, where_all_lanes_are_slow_small_messages_go_by_the_shares) {
+  Splitter splitter;
+  splitter.set(std::vector<LaneShare>{{0.8, true}, {0.2, true}});
+  const auto carried = cut(splitter, 1000, 1000, 0);
+  EXPECT_NEAR(carried[0] / (1000.0 * 1000), 0.8, 0.01);
+}
+
+TEST(Splitter, other_shares_begin_without_credit) {
+  Splitter splitter;
+  std::array<Piece, kMaxRails> pieces;
+  splitter.set(lanes({0.5, 0.5}));
+  splitter.split(0, Splitter::kWhole - 1, pieces);
+  ASSERT_EQ(pieces[0].lane, 0) << "so the other one is behind";
+  splitter.set(lanes({0.9, 0.1}));
+  splitter.split(0, 1000, pieces);
+  EXPECT_EQ(pieces[0].lane, 0);
+  ASSERT_EQ(splitter.split(0, Splitter::kWhole, pieces), 1u) << "a tenth of it is not worth a piece";
+  splitter.set(lanes({0.5, 0.5}));
+  ASSERT_EQ(splitter.split(0, Splitter::kWhole, pieces), 2u);
+  EXPECT_EQ(pieces[0].bytes, Splitter::kWhole / 2);
+}
+
+TEST(Splitter, a_lane_that_gets_none_leaves_its_part_to_the_others_by_their_shares) {
+  Splitter splitter;
+  splitter.set(lanes({0.45, 0.45, 0.1}));
+  std::array<Piece, kMaxRails> pieces;
+  ASSERT_EQ(splitter.split(0, Splitter::kWhole, pieces), 2u);
+  EXPECT_EQ(pieces[0].bytes, Splitter::kWhole / 2);
+}
+
+TEST(Splitter, has_no_more_lanes_than_a_message_may_have_pieces) {
+  Splitter splitter;
+  splitter.set(lanes(std::vector<double>(kMaxRails + 1, 1.0 / (kMaxRails + 1))));
+  EXPECT_EQ(splitter.lanes(), kMaxRails);
 }
 
 TEST(Splitter, empty_messages_and_a_single_lane) {
