@@ -120,6 +120,13 @@ TEST(Splitter, other_shares_begin_without_credit) {
   EXPECT_EQ(pieces[0].bytes, Splitter::kWhole / 2);
 }
 
+TEST(Splitter, a_share_that_is_not_worth_a_piece_adds_up_until_it_is) {
+  Splitter splitter;
+  splitter.set(lanes({0.9, 0.1}));
+  const auto carried = cut(splitter, 100, Splitter::kWhole, 0);
+  EXPECT_NEAR(carried[1] / (100.0 * Splitter::kWhole), 0.1, 0.005);
+}
+
 TEST(Splitter, a_lane_that_gets_none_leaves_its_part_to_the_others_by_their_shares) {
   Splitter splitter;
   splitter.set(lanes({0.45, 0.45, 0.1}));

@@ -162,6 +162,16 @@ TEST(PathSearch, what_was_queued_before_a_path_carried_is_not_told) {
   EXPECT_EQ(s.search.queued(), 5 * kMs);
 }
 
+TEST(PathSearch, a_new_search_has_waited_for_no_driver) {
+  Searching s;
+  s.sight.queued = true;
+  s.goes_on(30);
+  ASSERT_EQ(s.search.queued(), 30 * kMs);
+  s.search.carries(s.now);
+  EXPECT_TRUE(s.search.begin(s.now, 2));
+  EXPECT_EQ(s.search.queued(), 0u);
+}
+
 TEST(PathSearch, rails_that_are_untried_share_the_time_that_is_left) {
   const Bounds bounds{2000 * kMs, 50 * kMs};
   const PathSearch search(bounds.fail, bounds.proven());
