@@ -151,6 +151,23 @@ TEST(Metrics, renewal_in_a_migration_is_one_between_its_fence_and_its_end) {
   EXPECT_FALSE(metric_of("renewed_in_migration")->value({scenario, result, mode}).number);
 }
 
+TEST(Metrics, detected_by_says_of_how_many_lost_nics_no_fence_tells) {
+  const RunResult result = sample_result();
+  const Scenario scenario = sample_scenario();
+  ModeResult mode = result.modes[1];
+  mode.detected_by = {{"watchdog", 1}};
+  mode.faults.resize(1);
+  const auto text = [&] { return metric_of("detected_by")->value({scenario, result, mode}).text; };
+  EXPECT_EQ(text(), "watchdog");
+  FaultSample undetected = mode.faults[0];
+  undetected.detected_by = "";
+  for (const auto& [kind, wanted] : {std::pair("throttle", "watchdog"), {"port_down", "watchdog; no fence answered 1 more fault"}}) {
+    undetected.kind = kind;
+    mode.faults.push_back(undetected);
+    EXPECT_EQ(text(), wanted);
+  }
+}
+
 TEST(Metrics, the_page_of_scenarios_lists_them) {
   const std::string file = std::string(R2BENCH_SOURCE_DIR) + "/harness/scenario/README.md";
   std::stringstream read;

@@ -113,6 +113,29 @@ TEST_F(Rounds, of_a_flapping_link_each_have_their_outages) {
     EXPECT_EQ(strike.healed_ns, strike.t0_ns + 50'000'000);
 }
 
+// The first round lasts from its effect on, a later one from its firing on, however late it struck something.
+TEST_F(Rounds, are_healed_by_the_clock_of_their_firing) {
+  go_on(1000, 6000);
+  Firing& firing = repeating("blackhole", "node2/nic1", 4, 2030);
+  firing.healed_ns = at(5100);
+  scenario.faults[0].duration = std::chrono::milliseconds(100);
+  for (uint32_t round = 0; round < 4; ++round)
+    witness(1, 2030 + 1000 * round, Effect::kWrWithheld, round);
+  const auto heals_ms = [&] {
+    Times all;
+    for (const Firing& strike : strikes_of(scenario, job))
+      all.push_back((double(strike.healed_ns) - double(at(0))) / 1e6);
+    return all;
+  };
+  firing.recent_ns = {at(2000), at(3000), at(4000), at(5000)};
+  EXPECT_EQ(heals_ms(), (Times{2130, 3100, 4100, 5100}));
+  firing.recent_ns = {at(5000)};  // the board has forgotten the others
+  EXPECT_EQ(heals_ms(), (Times{2130, 3130, 4130, 5100})) << "no later than this";
+  firing.triggered_ns = at(2000);
+  scenario.faults[0].every = std::chrono::milliseconds(1000);
+  EXPECT_EQ(heals_ms(), (Times{2130, 3100, 4100, 5100}));
+}
+
 // 50 rounds are planned, 11 fired; of the other fault all; the third fault never fired.
 TEST_F(Rounds, that_did_not_fire_before_the_job_ended_are_counted_beside_the_planned_faults) {
   go_on(1000, 6000);
@@ -141,9 +164,9 @@ TEST_F(Rounds, that_did_not_fire_and_are_expected_make_the_expectation_unknown) 
   scenario.modes = {mode};
   RunResult whole;
   whole.modes = {result()};
-  const auto verdict_of = [&](const char* wanted) {
+  const auto verdict_of = [&](const char* wanted, const char* metric = "fault_witness") {
     scenario.expectations = {
-        {"all", "fault_witness", wanted, 0, 0, parse_condition(metric_of("fault_witness")->info, wanted)}};
+        {"all", metric, wanted, 0, 0, parse_condition(metric_of(metric)->info, wanted)}};
     const Judgement judged = judge(scenario, whole).expectations.back();
     EXPECT_EQ(judged.doubt == DoubtKind::kFaultsNotStruck, judged.verdict == Verdict::kUnknown) << wanted;
     return judged.verdict;
@@ -153,6 +176,7 @@ TEST_F(Rounds, that_did_not_fire_and_are_expected_make_the_expectation_unknown) 
   EXPECT_EQ(verdict_of("== 51"), Verdict::kUnknown);
   EXPECT_EQ(verdict_of(">= 52"), Verdict::kFail) << "that many are not even planned";
   EXPECT_EQ(verdict_of("<= 5"), Verdict::kFail) << "more would not meet it";
+  EXPECT_EQ(verdict_of(">= 1", "migrations"), Verdict::kFail) << "of those that fired none";
 }
 
 }  // namespace

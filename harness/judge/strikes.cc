@@ -89,6 +89,13 @@ std::vector<Firing> outages(const Firing& firing, const JobRecord& job) {
   return result;
 }
 
+/// When a round fired; 0: the board does not say.
+uint64_t fired_ns(const Firing& firing, uint32_t round, uint64_t every_ns) {
+  const size_t forgotten = firing.rounds - std::min<size_t>(firing.rounds, firing.recent_ns.size());
+  if (round >= forgotten && round < firing.rounds) return firing.recent_ns[round - forgotten];
+  return every_ns != 0 && firing.triggered_ns != 0 ? firing.triggered_ns + round * every_ns : 0;
+}
+
 /// Each round of `repeat` that has an effect on record, by its number: from the first of them on.
 std::map<uint32_t, Firing> rounds(const Firing& firing, const faultinject::FaultSpec& spec,
                                   const JobRecord& job) {
@@ -99,10 +106,14 @@ std::map<uint32_t, Firing> rounds(const Firing& firing, const faultinject::Fault
     if (added) round->second.t0_ns = 0;
     earlier(round->second.t0_ns, witness.time_ns);
   }
-  // The board keeps the last heal only; rounds before the last one healed by their duration.
+  // The board keeps the last heal only. Rounds before the last one healed by their duration: the first one
+  // from its effect on, the others from their firing on.
   const uint64_t lasts = spec.duration ? uint64_t(spec.duration->count()) : 0;
   for (auto& [number, round] : rounds)
-    if (lasts != 0 && number + 1 < spec.repeat) round.healed_ns = round.t0_ns + lasts;
+    if (lasts != 0 && number + 1 < spec.repeat) {
+      const uint64_t fired = number == 0 ? 0 : fired_ns(firing, number, uint64_t(spec.every.count()));
+      round.healed_ns = std::max((fired != 0 ? fired : round.t0_ns) + lasts, round.t0_ns);
+    }
   return rounds;
 }
 

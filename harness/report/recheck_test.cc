@@ -120,6 +120,19 @@ TEST_F(Recheck, a_time_that_is_met_is_met_whatever_those_are_that_are_not_known)
             "migrate.recover_ms.max: is said to be met, but 1 fault that took effect was not measured\n");
 }
 
+TEST_F(Recheck, strikes_that_rounds_may_be_which_did_not_fire_are_unknown) {
+  Scenario scenario = sample_scenario();
+  scenario.expectations.push_back(
+      {"migrate", "fault_witness", ">= 4", 1, 1, parse_condition(*find_metric("fault_witness"), ">= 4")});
+  RunResult result = sample_result();
+  result.modes[1].rounds_not_fired = 3;
+  json = judged_json(scenario, result);
+  EXPECT_EQ(json["verdict"], "unknown");
+  EXPECT_EQ(said(), "");
+  json["runs"][1]["metrics"]["faults"]["rounds_not_fired"] = 2;
+  EXPECT_NE(said().find("migrate.fault_witness: is said to be unknown"), std::string::npos) << said();
+}
+
 TEST_F(Recheck, a_loss_that_so_few_pairs_cannot_tell_is_unknown) {
   Scenario scenario = sample_pairs_scenario();
   scenario.expectations.push_back({"migrate", "busbw_loss_pct", "<= 3 %", 1, 1,

@@ -2,6 +2,7 @@
 // How the job ended, and what it says of that.
 #include <algorithm>
 
+#include "faultinject/plan/kind.h"
 #include "harness/judge/job_record.h"
 #include "harness/judge/metric.h"
 #include "harness/judge/nic_names.h"
@@ -45,17 +46,28 @@ Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
   return any ? Value::of_word("no", mode.error) : Value::none("no witnessed fault has a NIC as its target");
 }
 
+/// Of faults that were measured and from which traffic has to move.
+std::string without_fence(const ModeResult& mode) {
+  const auto count = std::count_if(mode.faults.begin(), mode.faults.end(), [](const FaultSample& fault) {
+    const faultinject::FaultKind* kind = faultinject::find_fault_kind(fault.kind);
+    return fault.sampled && fault.detected_by.empty() && kind != nullptr && kind->moves_traffic();
+  });
+  return count == 0 ? ""
+                    : "; no fence answered " + std::to_string(count) + " more fault" + (count > 1 ? "s" : "");
+}
+
 Value detected_by(const ModeResult& mode) {
   if (mode.detected_by.empty()) return Value::none(why_no_sample(mode));
   if (mode.detected_by.size() == 1) {
     const auto& [by, count] = *mode.detected_by.begin();
-    return {std::nullopt, by, by + (count > 1 ? " (" + std::to_string(count) + " times)" : ""), {}};
+    const std::string times = count > 1 ? " (" + std::to_string(count) + " times)" : "";
+    return {std::nullopt, by, by + times + without_fence(mode), {}};
   }
   std::string text;
   for (const auto& [by, count] : mode.detected_by) {
     text += (text.empty() ? "" : ", ") + by + " (" + std::to_string(count) + ")";
   }
-  return {std::nullopt, "several", text, {}};
+  return {std::nullopt, "several", text + without_fence(mode), {}};
 }
 
 /// From the last fault that had taken effect before it.
@@ -129,7 +141,7 @@ std::vector<Metric> outcome() {
       {.info = {.name = "detected_by",
                 .words = {"completion", "event", "watchdog", "peer"},
                 .meaning =
-                    "what detected the failure first; all failures must have been detected in this way",
+                    "what detected the failure first; all failures that were detected must have been in this way",
                 .needs = {.fault = true, .trace = true}},
        .wanted = "",
        .value = [](const Measured& m) { return detected_by(m.mode); },
