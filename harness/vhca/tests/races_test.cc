@@ -673,6 +673,48 @@ TEST(RacesOfLives, a_receive_that_is_completed_just_before_its_flush_is_not_flus
   EXPECT_EQ(process.wait(), 0);
 }
 
+// Its own send has broken the queue pair already; the owner's step to ERR promises the same as from RTS.
+TEST(RacesOfLives, a_step_to_err_of_a_queue_pair_that_has_failed_by_itself_waits_for_the_holder_too) {
+  constexpr std::size_t kBytes = 8;
+  const FabricHost fabric = test::make_fabric(2, 1);
+  test::Process target(fabric, "node1", [&](const test::Wire& wire) {
+    test::Endpoint me;
+    me.connect_over(wire);
+    wire.receive<char>();  // the initiator is stopped
+    me.post({.id = 1, .bytes = kBytes, .lkey = 0x7fffffff});
+    me.expect(IBV_WC_LOC_PROT_ERR, 1);
+    VHCA_REQUIRE_EQ(me.state(), IBV_QPS_ERR);
+    me.to_error();
+    wire.send('n');
+    wire.receive<char>();  // the initiator has gone on, and has ended
+    for (std::size_t i = 0; i < kBytes; ++i) VHCA_REQUIRE_EQ(me.memory()[i], 0);
+  });
+  test::Process initiator(fabric, "node0", [&](const test::Wire& wire) {
+    test::Endpoint me({.timeout = 8, .retry = 1});
+    std::memset(me.memory(), 'x', kBytes);
+    me.connect_over(wire);
+    bool was_there = false;
+    test::at_next("peer_found", [&] {
+      was_there = true;
+      ::raise(SIGSTOP);
+    });
+    me.post({.id = 1, .bytes = kBytes});
+    VHCA_REQUIRE_EQ(me.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+  });
+  test::introduce(target, initiator);
+  int status = 0;
+  ASSERT_EQ(::waitpid(initiator.pid(), &status, WUNTRACED), initiator.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  target.wire().send('s');
+  char word = 0;
+  ASSERT_EQ(::recv(target.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the target has failed";
+  initiator.signal(SIGCONT);
+  EXPECT_EQ(initiator.wait(), 0);
+  target.wire().send('c');
+  EXPECT_EQ(target.wait(), 0);
+}
+
 struct StoppedBeforeItsCopy {
   const char* name;
   const char* way;  // VHCA_MOVE
