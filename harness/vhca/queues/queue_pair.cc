@@ -172,14 +172,14 @@ int destroy_qp(ibv_qp* ibqp) {
   if (runtime.is_forked_copy()) return 0;
   Fabric& fabric = runtime.fabric();
   QpSlot& slot = *qp->shared;
-  slot.number.store(0);
   slot.state.begin_life();
-  runtime.remove_qp(*qp);
   {
     const std::lock_guard guard(qp->send_lock);
-    wait_until_unused(fabric, slot, runtime.self());
-    close_flows(*qp);
+    close_flows(*qp);  // before the number goes, by which they would be found if we were killed
   }
+  slot.number.store(0);
+  runtime.remove_qp(*qp);
+  wait_until_unused(fabric, slot, runtime.self());
   detach_receiver(cq_of(qp->qp_base.recv_cq), *qp);
   purge_completions(cq_of(qp->qp_base.send_cq), *qp);
   end_receive_queue(*qp);
