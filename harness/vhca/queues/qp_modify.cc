@@ -65,7 +65,7 @@ int to_reset(Qp& qp) {
   qp.send_tail.store(0);
   restart_receive_queue(qp, ring);
   slot.peer_number.store(0);
-  slot.async_flags.store(0);
+  slot.events.begin_life(QpState::life_of(slot.state.word()));
   qp.attr = {};
   return 0;
 }
@@ -159,7 +159,6 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD && qp.send_ack != qp.drain_end)
       return EBUSY;  // not drained yet
     take_values(qp, *attr, mask);
-    if (to == IBV_QPS_RTR) qp.shared->established.store(0);
     if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) open_flows(qp);
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) open_flows(qp);
     if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) {

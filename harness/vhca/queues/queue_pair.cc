@@ -49,7 +49,7 @@ void fill_slot(QpSlot& slot, const Pd& pd, const ibv_qp_init_attr& init) {
   slot.state.begin_life();
   slot.responder.store(slot.responder.load() & ~0xffffffffull);
   for (auto& revoked : slot.revoked.words) revoked.store(0);
-  slot.async_flags.store(0);
+  slot.events.begin_life(QpState::life_of(slot.state.word()));
   slot.access.store(0);
   slot.peer_number.store(0);
   slot.peer_port.store(~0u);

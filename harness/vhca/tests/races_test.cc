@@ -14,6 +14,7 @@
 #include "../responder/shared_request.cc"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
@@ -176,6 +177,39 @@ TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_clai
   EXPECT_EQ(recv_entry_of(*fabric_, other, 0).wr_id, 1u);
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(complete_next(), 0u);
+}
+
+// Fewer requests are left than the queue is armed for: the owner is told, whoever is killed.
+TEST_F(Races,
+       the_limit_event_of_a_shared_queue_outlives_the_initiator_that_is_killed_right_after_it_found_it) {
+  Context context;
+  context.async_eventfd = ::eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+  Srq srq;
+  srq.owner = &context;
+  srq.shared = &shared_queue();
+  post_shared(0);
+  shared_queue().limit.store(1);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("limit_taken"));
+  deliver_limit_event(srq);
+  EXPECT_EQ(context.async_events.size(), 1u);
+  deliver_limit_event(srq);
+  EXPECT_EQ(context.async_events.size(), 1u);
+  ::close(context.async_eventfd);
+}
+
+TEST_F(Races, whoever_ends_what_a_killed_initiator_began_looks_at_the_limit_for_it) {
+  Context context;
+  context.async_eventfd = ::eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+  Srq srq;
+  srq.owner = &context;
+  srq.shared = &shared_queue();
+  post_shared(0);
+  shared_queue().limit.store(1);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("claimed"));
+  finish_taking(*fabric_, queue_pair());
+  deliver_limit_event(srq);
+  EXPECT_EQ(context.async_events.size(), 1u);
+  ::close(context.async_eventfd);
 }
 
 TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
@@ -396,7 +430,7 @@ void is_reset_while_it_breaks(ibv_qp_state next) {
     VHCA_REQUIRE(was_there);
     VHCA_REQUIRE_EQ(target.state.load(), std::uint32_t(next));
     VHCA_REQUIRE_EQ(QpState::life_of(target.state.word()), life + 1);
-    VHCA_REQUIRE_EQ(target.async_flags.load(), 0u);
+    VHCA_REQUIRE(!target.events.any());
   });
   EXPECT_EQ(process.wait(), 0);
 }
@@ -406,6 +440,98 @@ TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_
 }
 TEST(RacesOfStates, an_initiator_that_breaks_a_queue_pair_does_not_break_its_next_life) {
   is_reset_while_it_breaks(IBV_QPS_RTR);
+}
+
+bool has_event_within(const test::Endpoint& endpoint, int ms) {
+  pollfd fd{endpoint.context()->async_fd, POLLIN, 0};
+  return ::poll(&fd, 1, ms) == 1;
+}
+
+// An initiator is stopped when it has broken the queue pair, and has not raised the event of that; its owner
+// goes on without it. The next life is not told of it.
+TEST(RacesOfStates, an_initiator_that_broke_a_queue_pair_raises_no_event_in_its_next_life) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    bool was_there = false;
+    test::at_next("broken", [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.connect(b.peer());
+    });
+    a.post({.id = 1, .bytes = 8, .rkey = 0x7fffffff});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_REM_ACCESS_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!has_event_within(b, 200));
+    VHCA_REQUIRE_EQ(b.state(), IBV_QPS_RTS);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// The same of the event that the first message raises; the next life has its own.
+TEST(RacesOfStates, a_stopped_initiators_first_message_does_not_establish_the_next_life) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    a.connect(b.address());
+    b.to_rtr(a.address());
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    bool was_there = false;
+    test::at_next("establishing", [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.to_rtr(b.peer());
+    });
+    a.post({.id = 1, .bytes = 8});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!has_event_within(b, 200));
+    a.to_init_again();
+    a.connect(b.address());
+    a.post({.id = 2, .bytes = 8});
+    a.expect(IBV_WC_SUCCESS, 2);
+    ibv_async_event event = test::wait_async(b);
+    VHCA_REQUIRE_EQ(event.event_type, IBV_EVENT_COMM_EST);
+    ibv_ack_async_event(&event);
+    VHCA_REQUIRE(!has_event_within(b, 0));
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// It has found that fewer requests are left than the queue is armed for; then the program posts more and arms
+// the queue anew.
+TEST(RacesOfStates, an_initiator_that_comes_late_does_not_fire_a_limit_that_was_armed_anew) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    test::Endpoint a({.nic = 0}), b({.nic = 1, .srq_wr = 16});
+    test::connect(a, b);
+    const auto arm = [&b] {
+      ibv_srq_attr attr{0, 0, 2};
+      VHCA_REQUIRE_EQ(ibv_modify_srq(b.srq(), &attr, IBV_SRQ_LIMIT), 0);
+    };
+    for (std::uint64_t i = 0; i < 2; ++i) b.post_recv(i, 0, 64);
+    arm();
+    bool was_there = false;
+    test::at_next("limit_seen", [&] {
+      was_there = true;
+      for (std::uint64_t i = 2; i < 8; ++i) b.post_recv(i, 0, 64);
+      arm();
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 8});
+    a.expect(IBV_WC_SUCCESS, 1);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!has_event_within(b, 200));
+    ibv_srq_attr attr{};
+    VHCA_REQUIRE_EQ(ibv_query_srq(b.srq(), &attr), 0);
+    VHCA_REQUIRE_EQ(attr.srq_limit, 2u);
+  });
+  EXPECT_EQ(process.wait(), 0);
 }
 
 // The same between the engine's look at the state and its verdict that the CQ has overrun.
