@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/process/async.h"
 #include "harness/vhca/process/limits.h"
 #include "harness/vhca/queues/completion.h"
@@ -120,7 +121,10 @@ int destroy_cq(ibv_cq* ibcq) {
     pthread_mutex_unlock(&cq.mutex);
   }
   forget_async_events(cq);
-  cq.shared->owner.store(0);
+  // A holder of one of its QPs may have been stopped right before it tells this queue of a receive: then its
+  // slot stays taken until this process ends.
+  const auto of_it = [&](const QpSlot& qp) { return qp.recv_cq == cq.slot; };
+  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) cq.shared->owner.store(0);
   pthread_cond_destroy(&cq.cond);
   pthread_mutex_destroy(&cq.mutex);
   const std::unique_ptr<Cq> gone(&cq);

@@ -18,16 +18,6 @@ namespace {
 
 std::size_t ring_bytes(const SrqSlot& slot) { return static_cast<std::size_t>(slot.depth) * slot.stride; }
 
-// A holder of one of its QPs was revoked and lives, stopped perhaps right before it claims a request. Such a
-// QP is destroyed already, but its slot is not given away.
-bool may_be_written_late(Runtime& runtime, const Srq& srq) {
-  Fabric& fabric = runtime.fabric();
-  for (const QpSlot& qp : fabric.queue_pairs.used())
-    if (qp.owner.load() == runtime.self() && qp.srq == srq.slot + 1 && has_living_holder(fabric, qp))
-      return true;
-  return false;
-}
-
 }  // namespace
 
 ibv_srq* create_srq(ibv_pd* ibpd, ibv_srq_init_attr* init) {
@@ -112,7 +102,10 @@ int destroy_srq(ibv_srq* ibsrq) {
   if (runtime.is_forked_copy()) return 0;
   runtime.remove_srq(*srq);
   forget_async_events(*srq);
-  if (!may_be_written_late(runtime, *srq)) {  // else its ring and slot stay taken until this process ends
+  // A holder of one of its QPs may have been stopped right before it claims a request.
+  const auto of_it = [&](const QpSlot& qp) { return qp.srq == srq->slot + 1; };
+  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(),
+                                 of_it)) {  // else its ring and slot stay taken until this process ends
     free_pages(runtime.fabric(), runtime.self(), srq->shared->ring, ring_bytes(*srq->shared));
     srq->shared->owner.store(0);
   }

@@ -771,6 +771,46 @@ TEST(RacesOfLives, a_shared_queue_keeps_its_ring_while_a_revoked_initiator_may_s
   EXPECT_EQ(fabric.usage().arena_bytes, 0u);
 }
 
+// Stopped after it has completed a receive, it has still to tell the completion queue: that must not be
+// another's by then.
+TEST(RacesOfLives, a_completion_queue_stays_while_a_revoked_initiator_may_still_tell_it_of_a_receive) {
+  const FabricHost fabric = test::make_fabric(2, 1);
+  test::Process server(fabric, "node0", [&](const test::Wire& wire) {
+    auto b = std::make_optional<test::Endpoint>();
+    b->connect_over(wire);
+    b->post_recv(1, 0, 64);
+    wire.receive<char>();
+    b.reset();
+    VHCA_REQUIRE_EQ(fabric.usage().completion_queues, 2u);  // the client has one, too
+    wire.send('d');
+    wire.receive<char>();
+  });
+  test::Process client(fabric, "node1", [](const test::Wire& wire) {
+    test::Endpoint a({.timeout = 8, .retry = 1});
+    a.connect_over(wire);
+    bool was_there = false;
+    test::at_next("receive_completed", [&] {
+      was_there = true;
+      ::raise(SIGSTOP);
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+  });
+  test::introduce(server, client);
+  int status = 0;
+  ASSERT_EQ(::waitpid(client.pid(), &status, WUNTRACED), client.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  server.wire().send('s');
+  char word = 0;
+  EXPECT_EQ(::recv(server.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the server has failed";
+  client.signal(SIGCONT);
+  EXPECT_EQ(client.wait(), 0);
+  server.wire().send('e');
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(fabric.usage().completion_queues, 0u);
+}
+
 // A holder that was revoked completes what it had found, while the owner is about to flush it: one of the two
 // happens.
 TEST(RacesOfLives, a_receive_that_is_completed_just_before_its_flush_is_not_flushed) {
