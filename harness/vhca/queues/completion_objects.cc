@@ -95,9 +95,9 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
 
 int resize_cq(ibv_cq* ibcq, int cqe) {
   Cq& cq = cq_of(ibcq);
+  if (cq.owner->runtime->is_forked_copy()) return ENODEV;
   const std::lock_guard guard(cq.lock);
-  if (cqe < 1 || cqe > kMaxCqe || static_cast<std::uint64_t>(cqe) < cq.sent_head - cq.sent_tail)
-    return EINVAL;
+  if (cqe < 1 || cqe > kMaxCqe || cqe < unread_completions(cq)) return EINVAL;
   resize_ring(cq, cqe);
   return 0;
 }

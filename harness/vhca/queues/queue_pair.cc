@@ -153,6 +153,7 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
 
 int query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
   Qp& qp = qp_of(ibqp);
+  if (qp.owner->runtime->is_forked_copy()) return ENODEV;
   *attr = qp.attr;
   attr->qp_state = attr->cur_qp_state = static_cast<ibv_qp_state>(qp.state());
   attr->sq_draining = attr->qp_state == IBV_QPS_SQD && is_draining(qp);
