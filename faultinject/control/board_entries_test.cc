@@ -153,5 +153,14 @@ TEST(BoardHost, limits_are_told) {
   EXPECT_THROW(BoardHost::create({{"node0", 65}}, 1), std::invalid_argument);
 }
 
+TEST_F(BoardTest, what_the_host_reports_is_one_record) {
+  const uint32_t id = host.arm(spec());
+  host.fire(id);
+  host.report(id, 1000, 1, 0, Effect::kKernelLinkDown, 0);
+  EXPECT_EQ(host.state(id).witnesses, 1u);
+  EXPECT_EQ(host.witnesses(id).size(), 1u);
+  EXPECT_EQ(host.state(id).t0_ns, 1000u);
+}
+
 }  // namespace
 }  // namespace faultinject

@@ -351,7 +351,6 @@ void BoardHost::report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t ni
   FaultEntry& fault = impl_->entry(id);
   if (node >= impl_->nodes.size()) throw std::out_of_range("there is no node " + std::to_string(node));
   if (effect != Effect::kPutBack) took_effect(fault, time_ns);
-  fault.witnesses.fetch_add(1);
   add_witness(*impl_->board, {{id, round}, time_ns, getpid(), "", node, nic, 0, uint32_t(effect), 0});
   ring_all(*impl_->board);
 }

@@ -308,6 +308,8 @@ TEST_F(EachProcessTest, a_stopped_one_is_waited_for_a_second_and_one_elsewhere_n
   ProcessEntry& stopped = opens_a_nic(other);
   ASSERT_TRUE(offer_event(*board, "x", 0, 1000));
   EXPECT_FALSE(finish_when_all_have(*board, entry(), 0, &self, 2000)) << "nobody has struck";
+  EXPECT_FALSE(finish_when_all_have(*board, entry(), 0, &self, 1000 + 2 * kWaitsForProcesses));
+  EXPECT_FALSE(advance_to(1000 + 2 * kWaitsForProcesses));
   note_strike(*board, entry(), 0);
   EXPECT_FALSE(finish_when_all_have(*board, entry(), 0, &self, 2000));
   EXPECT_FALSE(advance_to(1000 + kWaitsForProcesses - 1));

@@ -51,6 +51,8 @@ class QpEvent : public QpStrike {
 class DeviceEvent : public Fault {
  public:
   using Fault::Fault;
+  // A round is over when every process with a NIC of the target has had its event.
+  bool strikes_in_each_process() const override { return true; }
 
   void begin(Context& context, uint64_t now) override {
     if (!hits(context)) return;
@@ -63,17 +65,8 @@ class DeviceEvent : public Fault {
       context.push_event(event);
       struck(context, Effect::kEventDelivered, 0, event.event_type, now);
     }
-  }
-
-  // A round ends on the thread, when every process has had its event.
-  uint64_t tick(Context& context, uint64_t now) override {
-    if (now < entry().fired_ns.load() + kLasts) return entry().fired_ns.load() + kLasts;
     context.round_is_over(*this, round);
-    return UINT64_MAX;
   }
-
- private:
-  static constexpr uint64_t kLasts = 20000000;  // ns
 };
 
 std::unique_ptr<Fault> make_async_event(FaultEntry& entry) {

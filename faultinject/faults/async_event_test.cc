@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
 #include "faultinject/tests/testing/nodes.h"
 
 namespace faultinject::testing {
@@ -59,6 +64,27 @@ TEST_F(AsyncEventTest, a_queue_pair_without_a_shared_receive_queue_uses_up_no_ro
   }
   EXPECT_EQ(count(id, Effect::kEventDelivered), 2u);
   EXPECT_EQ(board.state(id).rounds, 2u);
+}
+
+// As long as it is less than a second late: on a busy machine many are some 20 ms.
+TEST_F(AsyncEventTest, a_process_that_is_late_misses_no_event_of_its_port) {
+  start();
+  Agent& late = agent("node0", "2");
+  ASSERT_NO_FATAL_FAILURE(late.open(0));
+  const uint32_t id = arm("{target: node0/nic0, kind: async_event, event: SM_CHANGE, on: go, repeat: 3}");
+  const std::string told = "event " + std::to_string(kEventSmChange);
+  for (int i = 0; i < 3; i++) {
+    kill(late.pid(), SIGSTOP);
+    a->must("raise go 0");
+    EXPECT_EQ(a->ask("event 10000"), told) << i;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    kill(late.pid(), SIGCONT);
+    EXPECT_EQ(late.ask("event 500"), told) << i;
+    ASSERT_TRUE(eventually([&] { return board.state(id).phase != FaultState::Phase::kFired || i == 2; }))
+        << i;
+  }
+  EXPECT_EQ(count(id, Effect::kEventDelivered), 6u);
+  EXPECT_EQ(board.state(id).rounds, 3u);
 }
 
 TEST_F(AsyncEventTest, it_comes_as_often_as_the_plan_says) {

@@ -82,6 +82,27 @@ TEST_F(BlackholeTest, healed_within_the_retries_one_direction_loses_nothing) {
   EXPECT_EQ(b->get(0), 4711u);
 }
 
+// What was delivered and never acknowledged is older than what waits for its answer still.
+TEST_F(BlackholeTest, in_a_queue_pair_that_its_program_ends_flushes_in_order) {
+  arm("{target: node0/nic0, kind: blackhole, direction: in, at: now}");
+  start(20, 7);  // 34 s
+  a->must("set 0 4711");
+  a->must("post 0 write 1 8 0");
+  a->must("post 0 write 2 8 8 unsignaled");
+  a->must("post 0 write 3 8 16");
+  a->must("post 0 read 4 8 32");
+  a->must("post 0 write 5 8 24");
+  ASSERT_TRUE(eventually([&] { return b->get(0) == 4711u; }));
+  EXPECT_TRUE(a->poll(0, 1, 50).empty());
+  a->must("err 0");
+  const auto wcs = a->poll(0, 5, 2000);
+  ASSERT_EQ(wcs.size(), 5u);
+  for (size_t i = 0; i < wcs.size(); i++) {
+    EXPECT_EQ(wcs[i].wr_id, i + 1);
+    EXPECT_EQ(wcs[i].status, kFlushed);
+  }
+}
+
 TEST_F(BlackholeTest, only_towards_one_peer) {
   const uint32_t id = arm("{target: node0/nic0, kind: blackhole, peer: node1/nic1, at: now}");
   start(10, 0);

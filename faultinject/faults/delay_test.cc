@@ -30,6 +30,17 @@ TEST_F(DelayTest, each_send_takes_longer_by_the_delay_at_least) {
   EXPECT_NE(board.state(id).t0_ns, 0u);
 }
 
+// Its post had succeeded, so its failure is a completion: here more is inline than the queue pair takes.
+TEST_F(DelayTest, a_sleeping_program_is_woken_for_a_send_that_the_provider_refuses_in_the_end) {
+  arm("{target: node0/nic0, kind: delay, delay: 100 ms, at: now}");
+  start(14, 1, 16, "shared", "channel");
+  a->must("post 0 write 7 128 0 inline");
+  const auto wcs = a->sleep(0, 1, 5000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].wr_id, 7u);
+  EXPECT_EQ(wcs[0].status, kQpOperation);
+}
+
 // Rounds are told apart by their records.
 TEST_F(DelayTest, each_round_is_recorded) {
   start();

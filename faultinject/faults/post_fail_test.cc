@@ -57,5 +57,15 @@ TEST_F(PostFailTest, the_round_of_a_killed_process_is_followed_by_the_next_at_it
   EXPECT_TRUE(second_round_fires_within(id, 5000));
 }
 
+TEST_F(PostFailTest, a_post_that_its_queue_pair_does_not_take_yet_is_not_struck) {
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, errno: ENOMEM, at: now}");
+  start();
+  a->make_qp();
+  EXPECT_EQ(a->ask("post 1 write 1 8 0"), "errno " + std::to_string(EINVAL));
+  EXPECT_EQ(count(id, Effect::kPostRefused), 0u);
+  EXPECT_EQ(a->ask("post 0 write 2 8 0"), "errno " + std::to_string(ENOMEM));
+  EXPECT_EQ(count(id, Effect::kPostRefused), 1u);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

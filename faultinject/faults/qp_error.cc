@@ -10,6 +10,7 @@
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <bit>
+#include <unordered_set>
 
 #include "faultinject/faults/qp_choice.h"
 
@@ -46,14 +47,15 @@ class FarQpError : public Fault {
   void begin(Context& context, uint64_t now) override {
     done_ = false;
     tried_ns_ = 0;
+    struck_.clear();
     for (QueuePair* qp :
          chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
       attempt(context, *qp, now);
   }
 
   void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
-    if (!done_ && qp.reliable && qp.connected && qp.life == QueuePair::Life::kWhole && mine(context, qp) &&
-        entry().takes_opcode(sent.opcode))
+    if (!done_ && !struck_.contains(qp.serial) && qp.reliable && qp.connected &&
+        qp.life == QueuePair::Life::kWhole && mine(context, qp) && entry().takes_opcode(sent.opcode))
       attempt(context, qp, now);
     strike_if_marked(context, qp, now);
   }
@@ -96,7 +98,12 @@ class FarQpError : public Fault {
     }
     if (here && !both()) return;
     // With `both` the round lasts until the other end has found its mark.
-    if (context.strike(qp, *this, now, true, true) && !both()) struck_far_end(context, now);
+    if (strike(context, qp, now) && !both()) struck_far_end(context, now);
+  }
+
+  bool strike(Context& context, QueuePair& qp, uint64_t now) {
+    struck_.insert(qp.serial);
+    return context.strike(qp, *this, now, true, true);
   }
 
   // Where there are more to be struck, other processes may not have come to it yet.
@@ -114,16 +121,15 @@ class FarQpError : public Fault {
   }
 
   void strike_if_marked(Context& context, QueuePair& qp, uint64_t now) {
-    if (!in_use(qp) || qp.life != QueuePair::Life::kWhole || qp.serial == struck_) return;
+    if (!in_use(qp) || qp.life != QueuePair::Life::kWhole || struck_.contains(qp.serial)) return;
     if (!hits_here(context, qp) && !hits_there(context, qp)) return;
     if (!claimed(context.board(), mark(*this, context.node(), context.nic(), qp.qp->qp_num))) return;
-    struck_ = qp.serial;
-    if (context.strike(qp, *this, now, true, true)) struck_far_end(context, now);
+    if (strike(context, qp, now)) struck_far_end(context, now);
   }
 
   bool done_ = false;
-  uint64_t tried_ns_ = 0;  // in this round; 0: not yet
-  uint64_t struck_ = 0;
+  uint64_t tried_ns_ = 0;                // in this round; 0: not yet
+  std::unordered_set<uint64_t> struck_;  // in this round; by serial
 };
 
 std::unique_ptr<Fault> make_qp_error(FaultEntry& entry) {

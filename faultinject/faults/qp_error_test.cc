@@ -216,6 +216,49 @@ TEST_F(QpErrorTest, every_third_wr_as_often_as_the_plan_says) {
   EXPECT_EQ(board.state(id).rounds, 2u);
 }
 
+// A program may use its queue pair again, by RESET.
+TEST_F(QpErrorTest, the_same_queue_pair_of_the_far_end_fails_in_every_round) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, side: remote, at: {wr: 3}, repeat: 3}");
+  start();
+  for (int round = 0; round < 3; round++) {
+    for (int i = 1; i <= 3; i++) {
+      a->must("post 0 write " + std::to_string(i) + " 8 0");
+      a->poll(0, 1, 10000);
+    }
+    EXPECT_TRUE(eventually([&] { return b->qp_state(0) == kErr; }, 3000)) << round;
+    for (Agent* each : {a, b}) each->must("reset 0");
+    ASSERT_NO_FATAL_FAILURE(connect(*a, 0, *b, 0));
+    if (round < 2) {
+      ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; })) << round;
+    }
+  }
+  EXPECT_EQ(board.state(id).rounds, 3u);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 3u);
+}
+
+// A round of all queue pairs lasts a second; those that are in use again meanwhile are not struck twice.
+TEST_F(QpErrorTest, no_queue_pair_of_the_far_end_fails_twice_in_a_round) {
+  const uint32_t id =
+      arm("{target: node0/nic0, qp: all, kind: qp_error, side: remote, at: {wr: 3}, repeat: 2}");
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  for (int i = 1; i <= 3; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    a->poll(0, 1, 10000);
+  }
+  for (const int qp : {0, 1}) EXPECT_TRUE(eventually([&] { return b->qp_state(qp) == kErr; }, 3000)) << qp;
+  for (const int qp : {0, 1}) {
+    for (Agent* each : {a, b}) each->must("reset " + std::to_string(qp));
+    ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+  }
+  for (const int qp : {0, 1}) {  // looks for a mark
+    b->must("post " + std::to_string(qp) + " write 9 8 0");
+    EXPECT_EQ(b->poll(qp, 1, 10000).at(0).status, kSuccess) << qp;
+  }
+  EXPECT_EQ(count(id, Effect::kQpToErr), 2u);
+}
+
 TEST_F(QpErrorTest, a_process_killed_before_the_strike_that_it_has_claimed_does_not_stop_the_repeats) {
   const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 2}");
   ASSERT_NO_FATAL_FAILURE(claim_first_strike(id));

@@ -56,6 +56,20 @@ void Context::hide_silent(QueuePair& qp, size_t count) {
   }
 }
 
+bool Context::lose_acknowledgements(QueuePair& qp) {
+  if (qp.life != QueuePair::Life::kWhole || qp.deaf_by.id == 0) return false;
+  set_life(qp, QueuePair::Life::kCut);
+  qp.cut_in = IBV_QPS_RTS;
+  qp.struck_by = qp.deaf_by;
+  qp.acks_lost = true;
+  return true;
+}
+
+void Context::hide_unacknowledged(QueuePair& qp) {
+  hide_silent(qp, qp.sent.size());
+  qp.sent.clear();
+}
+
 bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
   if (cq.waker_qp_num != 0 && wc.qp_num == cq.waker_qp_num) {
     if (cq.wakes > 0) cq.wakes--;
@@ -144,6 +158,8 @@ void Context::due_at(QueuePair& qp, uint64_t time_ns) {
 }
 
 void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
+  // Where a queue pair that was deaf has sent nothing, the fault has changed nothing.
+  const bool changed = !qp.acks_lost || !qp.hidden_sends.empty();
   set_life(qp, QueuePair::Life::kBroken);
   qp.retry_error_due = !program_moved_it;
   const uint64_t now = monotonic_ns();
@@ -159,8 +175,9 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
     }
     list->clear();
   }
-  report(qp.struck_by, program_moved_it ? Effect::kFlushShown : Effect::kWcShown, qp.qp->qp_num,
-         program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR, now);
+  if (changed)
+    report(qp.struck_by, program_moved_it ? Effect::kFlushShown : Effect::kWcShown, qp.qp->qp_num,
+           program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR, now);
   wake_sleeper(*qp.send_cq);
   if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) wake_sleeper(*qp.recv_cq);
 }
@@ -173,20 +190,14 @@ void Context::show_due(uint64_t now) {
     if ((qp->life != QueuePair::Life::kCut && !deaf) || qp->shown_at_ns == 0 || qp->dying) continue;
     if (qp->shown_at_ns <= now) {
       if (deaf) {  // its retries are exhausted; whatever it sent, delivered or not, counts as lost
-        set_life(*qp, QueuePair::Life::kCut);
-        qp->cut_in = IBV_QPS_RTS;
-        qp->struck_by = qp->deaf_by;
-        qp->acks_lost = true;
+        lose_acknowledgements(*qp);
         move_to_err(*qp);
         report(qp->deaf_by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
         release_all_held(*qp);
       }
       drain(*qp->send_cq, now);
       if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
-      if (deaf) {
-        hide_silent(*qp, qp->sent.size());
-        qp->sent.clear();
-      }
+      if (deaf) hide_unacknowledged(*qp);
       show_hidden(*qp, false);
     } else {
       next = std::min(next, qp->shown_at_ns);

@@ -307,18 +307,22 @@ void Context::has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now) {
           if (fault->begun) fault->connected(*this, qp, now);
       }
       break;
-    case IBV_QPS_ERR:
+    case IBV_QPS_ERR: {
+      // What was delivered and never acknowledged is older than what flushes now, and flushes first.
+      const bool deaf = lose_acknowledgements(qp);
       // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
       release_all_held(qp);
-      if (qp.life == QueuePair::Life::kCut || !qp.hidden_sends.empty()) {
+      if (qp.life == QueuePair::Life::kCut) {
         drain(*qp.send_cq, now);
         if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
+        if (deaf) hide_unacknowledged(qp);
         show_hidden(qp, true);
       } else {
         qp.retry_error_due = false;
       }
       qp.connected = false;  // nothing can be cut any more: its flushes are the program's own
       break;
+    }
     case IBV_QPS_RESET:
       begin_new_life(qp);
       break;

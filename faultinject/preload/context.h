@@ -205,6 +205,10 @@ class Context {
   bool process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, const Sent* sent, bool send,
                      uint64_t now_ns);
   void hide_silent(QueuePair& qp, size_t count);  // the first `count` of qp.sent
+  // One to which no acknowledgement comes back (deaf_by) counts as cut from now on, and all that it has sent
+  // as lost. False: it is none such. hide_unacknowledged(): when its completion queues are drained.
+  bool lose_acknowledgements(QueuePair& qp);
+  void hide_unacknowledged(QueuePair& qp);
   void note_seen(const ibv_wc* wcs, int count);
   void stop_watching(QueuePair& qp);
   void report(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);

@@ -322,6 +322,7 @@ uint64_t Context::pump(QueuePair& qp, uint64_t now) {
       wc.status = IBV_WC_LOC_QP_OP_ERR;
       wc.qp_num = qp.qp->qp_num;
       qp.send_cq->ready.push_back(wc);
+      wake_sleeper(*qp.send_cq);
     }
     pumped_++;
     for (const auto& fault : faults_)

@@ -65,7 +65,7 @@ class Agent {
 void connect(Agent& a, int qp_a, Agent& b, int qp_b);
 
 // ibv_wc_status and friends, by number, so that this header needs no verbs.
-constexpr int kSuccess = 0, kFlushed = 5, kRemoteAccess = 10, kRetryExceeded = 12;
+constexpr int kSuccess = 0, kQpOperation = 2, kFlushed = 5, kRemoteAccess = 10, kRetryExceeded = 12;
 constexpr int kPortActive = 4, kPortDown = 1, kReset = 0, kInit = 1, kRts = 3, kErr = 6;
 constexpr int kEventCqErr = 0, kEventQpFatal = 1, kEventCommEst = 4, kEventDeviceFatal = 8,
               kEventPortActive = 9, kEventPortErr = 10, kEventSmChange = 13, kEventGidChange = 18;

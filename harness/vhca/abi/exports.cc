@@ -131,9 +131,14 @@ void ibv_ack_async_event(struct ibv_async_event* event) { vhca::ack_async_event(
 // Protection domains and memory.
 struct ibv_pd* ibv_alloc_pd(struct ibv_context* context) {
   return guarded([&]() -> ibv_pd* {
+    vhca::Runtime& runtime = *vhca::Context::of(context).runtime;
+    if (runtime.is_forked_copy()) {
+      errno = ENODEV;
+      return nullptr;
+    }
     auto pd = std::make_unique<vhca::Pd>();
     pd->context = context;
-    pd->id = vhca::Context::of(context).runtime->fabric().next_pd.fetch_add(1) + 1;
+    pd->id = runtime.fabric().next_pd.fetch_add(1) + 1;
     pd->handle = pd->id;
     return pd.release();
   });

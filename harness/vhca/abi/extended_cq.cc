@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "harness/vhca/queues/completion.h"
+#include "harness/vhca/queues/runtime.h"
 
 namespace vhca {
 namespace {
@@ -21,6 +22,7 @@ int walk(Cq& cq) {
 int start_poll(ibv_cq_ex* handle, ibv_poll_cq_attr* attr) {
   if (attr && attr->comp_mask != 0) return EINVAL;
   Cq& cq = cq_of(handle);
+  if (cq.owner->runtime->is_forked_copy()) return ENODEV;  // before the lock
   cq.walk_lock.lock();
   const int error = walk(cq);
   if (error != 0) cq.walk_lock.unlock();

@@ -17,7 +17,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 16;
+inline constexpr std::uint32_t kLayoutVersion = 17;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -161,9 +161,8 @@ struct alignas(64) QpSlot {
   // looked at a second time; whoever moves the QP to ERR waits until it is 0 or its holder is dead, and
   // revokes the hold of one that is stopped.
   std::atomic<std::uint64_t> responder;  // low half: that id; high half: counts the holds
-  std::atomic<std::uint32_t> async_flags;  // 1 << ibv_event_type, set by others, taken by the owner's engine
-  std::atomic<std::uint32_t> established;  // 1: IBV_EVENT_COMM_EST was raised since INIT; it is raised once
-  std::atomic<std::uint32_t> access;       // ibv_access_flags
+  QpEvents events;
+  std::atomic<std::uint32_t> access;  // ibv_access_flags
   std::atomic<std::uint32_t> peer_number;
   std::atomic<std::uint32_t> peer_port;
   std::atomic<std::uint32_t> min_rnr_timer;
@@ -207,6 +206,14 @@ struct SrqEntry {
   RecvSge sge[];  // max_sge of them
 };
 
+// SrqSlot::limit: below how many requests the owner is to be told (0 = not armed), and that its engine must
+// tell the program. One word: who finds the limit reached disarms the queue and leaves the event in one step,
+// so that an initiator which dies right after it takes no event with it. High half: how often it was armed,
+// so that one that comes late does not fire what was armed anew.
+inline constexpr std::uint64_t kLimitMask = 0x7fff'ffff;
+inline constexpr std::uint64_t kLimitReached = 1ull << 31;
+inline constexpr std::uint64_t kOneArming = 1ull << 32;
+
 struct alignas(64) SrqSlot {
   std::atomic<ProcessId> owner;
   std::uint32_t pd;
@@ -214,8 +221,7 @@ struct alignas(64) SrqSlot {
   std::uint32_t stride;
   std::uint32_t max_sge;
   std::uint64_t ring;                             // offset in the fabric
-  std::atomic<std::uint32_t> limit;               // 0 = not armed
-  std::atomic<std::uint32_t> limit_reached;       // the owner's engine must tell the program
+  std::atomic<std::uint64_t> limit;               // kLimit… below
   alignas(64) std::atomic<std::uint64_t> posted;  // by the owner
   alignas(64) std::atomic<std::uint64_t> taken;   // by whoever takes or sees that one was taken
 };

@@ -120,11 +120,12 @@ Flow open_flow(RateServer& server, std::uint32_t owner_qp, std::uint32_t percent
   for (std::uint32_t i = 0; i < kFlowsPerServer; ++i) {
     std::uint32_t expected = 0;
     if (server.flow_owner[i].load(std::memory_order_relaxed) != 0) continue;
+    raise_mark(server.words_used, i / 64 + 1);  // before the claim: what is claimed is always below the mark
     if (!server.flow_owner[i].compare_exchange_strong(expected, owner_qp)) continue;
+    VHCA_PAUSE_POINT(flow_claimed);
     // What its last owner had reserved dies with it.
     server.finish_tag[i].store(read_clock(server).virtual_bytes);
     server.active[i / 64].fetch_and(~(1ull << (i % 64)));
-    raise_mark(server.words_used, i / 64 + 1);
     return {&server, i, (100ull << kVirtualByteBits) / percent};
   }
   return {};

@@ -186,6 +186,22 @@ TEST_F(PortClock, the_next_owner_of_a_flow_that_was_left_active_begins_without_w
   EXPECT_EQ(server_->active[0].load(), 0u);
 }
 
+// It has claimed the first flow beyond those that were ever in use, and is killed before it can say more.
+TEST_F(PortClock, a_flow_that_its_owner_has_just_claimed_is_found_when_the_owner_is_dead) {
+  std::vector<Flow> flows;
+  for (int i = 0; i < 64; ++i) flows.push_back(flow());
+  const std::uint32_t dead = next_owner_;
+  bool was_there = false;
+  test::at_next("flow_claimed", [&] {
+    was_there = true;
+    ASSERT_EQ(server_->flow_owner[64].load(), dead);
+    release_flows_of(*server_, dead);
+    EXPECT_EQ(server_->flow_owner[64].load(), 0u);
+  });
+  flow();
+  EXPECT_TRUE(was_there);
+}
+
 // Many threads reserve and look at the same time: the whole must take exactly as long as the bytes need,
 // never less.
 TEST_F(PortClock, users_at_the_same_time_get_together_what_the_rate_gives) {

@@ -25,6 +25,15 @@ Liveness process_liveness(const Fabric& fabric, ProcessId id);
 // revoked: the QP's receive ring and slot must not be given to others then.
 bool has_living_holder(const Fabric& fabric, const QpSlot& qp, ProcessId but = 0);
 
+// The same of any QP of that owner that `is_meant` (a QP slot): one that is destroyed already, but whose slot
+// was not given away.
+template <typename IsMeant>
+bool some_holder_may_come_late(Fabric& fabric, ProcessId owner, IsMeant&& is_meant) {
+  for (const QpSlot& qp : fabric.queue_pairs.used())
+    if (qp.owner.load() == owner && is_meant(qp) && has_living_holder(fabric, qp)) return true;
+  return false;
+}
+
 // Takes a slot for the calling process after reclaiming dead ones. 0 when all slots are taken by live
 // processes. `memory_node`: the NUMA node of its memory, or kNoMemoryNode.
 ProcessId register_process(Fabric& fabric, std::uint32_t node, std::uint32_t memory_node,

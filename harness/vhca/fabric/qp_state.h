@@ -49,4 +49,32 @@ class QpState {
   std::atomic<std::uint32_t> word_;
 };
 
+// The events that initiators have raised in one life of a QP, and that its owner's engine has not taken yet;
+// in one word with the number of that life. So an initiator that was held up raises none in the next life.
+class QpEvents {
+ public:
+  static constexpr std::uint32_t kEstablished = 1u << 31;  // COMM_EST was raised; once in a life
+
+  // RESET, after QpState::begin_life(). The owner only.
+  void begin_life(std::uint32_t life) { word_.store(static_cast<std::uint64_t>(life) << 32); }
+  // `events`: 1 << ibv_event_type of each. Not where one of `unless` is there. False: nothing was raised.
+  bool raise(std::uint32_t life, std::uint32_t events, std::uint32_t unless = 0) {
+    std::uint64_t seen = word_.load();
+    do {
+      if (seen >> 32 != life || (seen & unless) != 0) return false;
+    } while (!word_.compare_exchange_weak(seen, seen | events));
+    return true;
+  }
+  std::uint32_t take() {
+    // Each doorbell asks all queue pairs: mostly there is nothing, and who raises an event rings afterwards.
+    if ((word_.load(std::memory_order_acquire) & kEvents) == 0) return 0;
+    return static_cast<std::uint32_t>(word_.fetch_and(~kEvents) & kEvents);
+  }
+  bool any() const { return (word_.load() & kEvents) != 0; }
+
+ private:
+  static constexpr std::uint64_t kEvents = kEstablished - 1;
+  std::atomic<std::uint64_t> word_;
+};
+
 }  // namespace vhca

@@ -76,10 +76,8 @@ void push_qp_event(Qp& qp, ibv_event_type type) {
 }
 
 bool deliver_pending_async_events(Qp& qp) {
-  // Each doorbell asks all queue pairs: mostly there is nothing, and who sets a flag rings afterwards.
-  if (qp.shared->async_flags.load(std::memory_order_acquire) == 0) return false;
-  std::uint32_t flags = qp.shared->async_flags.exchange(0);
-  const bool any = flags != 0;
+  std::uint32_t flags = qp.shared->events.take();
+  if (flags == 0) return false;
   // What happened first is told first: a QP that broke was established before.
   if (flags >> IBV_EVENT_COMM_EST & 1) push_qp_event(qp, IBV_EVENT_COMM_EST);
   flags &= ~(1u << IBV_EVENT_COMM_EST);
@@ -87,7 +85,7 @@ bool deliver_pending_async_events(Qp& qp) {
     if (!(flags >> type & 1)) continue;
     push_qp_event(qp, static_cast<ibv_event_type>(type));
   }
-  return any;
+  return true;
 }
 
 int get_async_event(ibv_context* handle, ibv_async_event* event) {

@@ -159,6 +159,8 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
 
 int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   Cq& cq = cq_of(ibcq);
+  Runtime& runtime = *cq.owner->runtime;
+  if (runtime.is_forked_copy()) return ENODEV;
   // "Any" stays "any" when solicited-only is asked for on top of it.
   std::uint32_t seen = cq.shared->notify.load(), armed;
   do {
@@ -168,19 +170,20 @@ int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
     else if (armed == 0)
       armed = kArmedForSolicited;
   } while (!cq.shared->notify.compare_exchange_weak(seen, (seen & ~kArmedMask) | armed));
-  Runtime& runtime = *cq.owner->runtime;
   // It is going to sleep.
-  if (!runtime.is_forked_copy() && runtime.gathers()) runtime.progress(now_ns(), true);
+  if (runtime.gathers()) runtime.progress(now_ns(), true);
   return 0;
+}
+
+std::int64_t unread_completions(const Cq& cq) {
+  const auto sends = static_cast<std::int64_t>(cq.sent_head - cq.sent_tail);
+  return sends + std::max<std::int64_t>(0, cq.shared->outstanding.load(std::memory_order_relaxed));
 }
 
 void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_index) {
   {
     const std::lock_guard guard(cq.lock);
-    const auto unread = static_cast<std::int64_t>(cq.sent_head - cq.sent_tail);
-    const std::int64_t receives =
-        std::max<std::int64_t>(0, cq.shared->outstanding.load(std::memory_order_relaxed));
-    if (unread + receives >= cq.cqe) {
+    if (unread_completions(cq) >= cq.cqe) {
       cq.shared->overrun.store(1);
       ring_doorbell(cq.owner->runtime->fabric(), cq.owner->runtime->self());
       return;

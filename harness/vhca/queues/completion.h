@@ -17,6 +17,8 @@ int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
 void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_index);
+// Sends and receives that are completed and not polled. Caller holds the CQ's lock.
+std::int64_t unread_completions(const Cq& cq);
 // Takes a bit of the CQ for a QP's receive completions, gives it back. kReadyWords * 64 when none is left.
 std::size_t attach_receiver(Cq& cq, Qp& qp);
 void detach_receiver(Cq& cq, Qp& qp);

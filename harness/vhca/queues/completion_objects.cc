@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/process/async.h"
 #include "harness/vhca/process/limits.h"
 #include "harness/vhca/queues/completion.h"
@@ -94,9 +95,9 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
 
 int resize_cq(ibv_cq* ibcq, int cqe) {
   Cq& cq = cq_of(ibcq);
+  if (cq.owner->runtime->is_forked_copy()) return ENODEV;
   const std::lock_guard guard(cq.lock);
-  if (cqe < 1 || cqe > kMaxCqe || static_cast<std::uint64_t>(cqe) < cq.sent_head - cq.sent_tail)
-    return EINVAL;
+  if (cqe < 1 || cqe > kMaxCqe || cqe < unread_completions(cq)) return EINVAL;
   resize_ring(cq, cqe);
   return 0;
 }
@@ -120,7 +121,10 @@ int destroy_cq(ibv_cq* ibcq) {
     pthread_mutex_unlock(&cq.mutex);
   }
   forget_async_events(cq);
-  cq.shared->owner.store(0);
+  // A holder of one of its QPs may have been stopped right before it tells this queue of a receive: then its
+  // slot stays taken until this process ends.
+  const auto of_it = [&](const QpSlot& qp) { return qp.recv_cq == cq.slot; };
+  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) cq.shared->owner.store(0);
   pthread_cond_destroy(&cq.cond);
   pthread_mutex_destroy(&cq.mutex);
   const std::unique_ptr<Cq> gone(&cq);

@@ -34,6 +34,13 @@ void to_error(Qp& qp) {
   if (qp.shared->srq != 0) push_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
+// It is in ERR already: by itself, or by an initiator, neither of which waits for a holder.
+void come_to_rest(Qp& qp) {
+  Runtime& runtime = *qp.owner->runtime;
+  const std::lock_guard guard(qp.send_lock);
+  wait_until_unused(runtime.fabric(), *qp.shared, runtime.self());
+}
+
 int to_reset(Qp& qp) {
   Runtime& runtime = *qp.owner->runtime;
   Fabric& fabric = runtime.fabric();
@@ -58,7 +65,7 @@ int to_reset(Qp& qp) {
   qp.send_tail.store(0);
   restart_receive_queue(qp, ring);
   slot.peer_number.store(0);
-  slot.async_flags.store(0);
+  slot.events.begin_life(QpState::life_of(slot.state.word()));
   qp.attr = {};
   return 0;
 }
@@ -141,7 +148,10 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   if (const int error = check_transition(qp.qp_base.qp_type, from, to, mask)) return error;
   if (const int error = check_values(qp, *attr, mask)) return error;
   if (to == IBV_QPS_ERR) {
-    if (from != IBV_QPS_ERR) to_error(qp);
+    if (from != IBV_QPS_ERR)
+      to_error(qp);
+    else
+      come_to_rest(qp);
   } else if (to == IBV_QPS_RESET) {
     return to_reset(qp);
   } else {
@@ -149,7 +159,6 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD && qp.send_ack != qp.drain_end)
       return EBUSY;  // not drained yet
     take_values(qp, *attr, mask);
-    if (to == IBV_QPS_RTR) qp.shared->established.store(0);
     if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) open_flows(qp);
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) open_flows(qp);
     if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) {

@@ -49,7 +49,7 @@ void fill_slot(QpSlot& slot, const Pd& pd, const ibv_qp_init_attr& init) {
   slot.state.begin_life();
   slot.responder.store(slot.responder.load() & ~0xffffffffull);
   for (auto& revoked : slot.revoked.words) revoked.store(0);
-  slot.async_flags.store(0);
+  slot.events.begin_life(QpState::life_of(slot.state.word()));
   slot.access.store(0);
   slot.peer_number.store(0);
   slot.peer_port.store(~0u);
@@ -153,6 +153,7 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
 
 int query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
   Qp& qp = qp_of(ibqp);
+  if (qp.owner->runtime->is_forked_copy()) return ENODEV;
   *attr = qp.attr;
   attr->qp_state = attr->cur_qp_state = static_cast<ibv_qp_state>(qp.state());
   attr->sq_draining = attr->qp_state == IBV_QPS_SQD && is_draining(qp);
@@ -172,14 +173,14 @@ int destroy_qp(ibv_qp* ibqp) {
   if (runtime.is_forked_copy()) return 0;
   Fabric& fabric = runtime.fabric();
   QpSlot& slot = *qp->shared;
-  slot.number.store(0);
   slot.state.begin_life();
-  runtime.remove_qp(*qp);
   {
     const std::lock_guard guard(qp->send_lock);
-    wait_until_unused(fabric, slot, runtime.self());
-    close_flows(*qp);
+    close_flows(*qp);  // before the number goes, by which they would be found if we were killed
   }
+  slot.number.store(0);
+  runtime.remove_qp(*qp);
+  wait_until_unused(fabric, slot, runtime.self());
   detach_receiver(cq_of(qp->qp_base.recv_cq), *qp);
   purge_completions(cq_of(qp->qp_base.send_cq), *qp);
   end_receive_queue(*qp);

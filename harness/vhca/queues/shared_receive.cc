@@ -18,16 +18,6 @@ namespace {
 
 std::size_t ring_bytes(const SrqSlot& slot) { return static_cast<std::size_t>(slot.depth) * slot.stride; }
 
-// A holder of one of its QPs was revoked and lives, stopped perhaps right before it claims a request. Such a
-// QP is destroyed already, but its slot is not given away.
-bool may_be_written_late(Runtime& runtime, const Srq& srq) {
-  Fabric& fabric = runtime.fabric();
-  for (const QpSlot& qp : fabric.queue_pairs.used())
-    if (qp.owner.load() == runtime.self() && qp.srq == srq.slot + 1 && has_living_holder(fabric, qp))
-      return true;
-  return false;
-}
-
 }  // namespace
 
 ibv_srq* create_srq(ibv_pd* ibpd, ibv_srq_init_attr* init) {
@@ -57,7 +47,6 @@ ibv_srq* create_srq(ibv_pd* ibpd, ibv_srq_init_attr* init) {
   slot.depth = std::bit_ceil(attr.max_wr);
   slot.stride = static_cast<std::uint32_t>((sizeof(SrqEntry) + attr.max_sge * sizeof(RecvSge) + 63) & ~63ull);
   slot.limit.store(0);
-  slot.limit_reached.store(0);
   slot.posted.store(0);
   slot.taken.store(0);
   slot.ring = allocate_pages(fabric, runtime.self(), ring_bytes(slot));
@@ -90,14 +79,18 @@ int modify_srq(ibv_srq* ibsrq, const ibv_srq_attr* attr, int mask) {
   if (runtime.is_forked_copy()) return ENODEV;
   if (mask & IBV_SRQ_MAX_WR) return EOPNOTSUPP;
   if (!(mask & IBV_SRQ_LIMIT) || attr->srq_limit > srq.max_wr) return EINVAL;
-  srq.shared->limit.store(attr->srq_limit);
+  std::atomic<std::uint64_t>& limit = srq.shared->limit;
+  for (std::uint64_t seen = limit.load();
+       !limit.compare_exchange_weak(seen, ((seen & ~kLimitMask) + kOneArming) | attr->srq_limit);) {
+  }
   look_at_limit(runtime.fabric(), *srq.shared);
   return 0;
 }
 
 int query_srq(ibv_srq* ibsrq, ibv_srq_attr* attr) {
   const Srq& srq = srq_of(ibsrq);
-  *attr = {srq.max_wr, srq.shared->max_sge, srq.shared->limit.load()};
+  *attr = {srq.max_wr, srq.shared->max_sge,
+           static_cast<std::uint32_t>(srq.shared->limit.load() & kLimitMask)};
   return 0;
 }
 
@@ -109,7 +102,10 @@ int destroy_srq(ibv_srq* ibsrq) {
   if (runtime.is_forked_copy()) return 0;
   runtime.remove_srq(*srq);
   forget_async_events(*srq);
-  if (!may_be_written_late(runtime, *srq)) {  // else its ring and slot stay taken until this process ends
+  // A holder of one of its QPs may have been stopped right before it claims a request.
+  const auto of_it = [&](const QpSlot& qp) { return qp.srq == srq->slot + 1; };
+  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(),
+                                 of_it)) {  // else its ring and slot stay taken until this process ends
     free_pages(runtime.fabric(), runtime.self(), srq->shared->ring, ring_bytes(*srq->shared));
     srq->shared->owner.store(0);
   }
@@ -154,7 +150,8 @@ int post_srq_recv(ibv_srq* ibsrq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }
 
 void deliver_limit_event(Srq& srq) {
-  if (srq.shared->limit_reached.load() == 0 || srq.shared->limit_reached.exchange(0) == 0) return;
+  std::atomic<std::uint64_t>& limit = srq.shared->limit;
+  if ((limit.load() & kLimitReached) == 0 || (limit.fetch_and(~kLimitReached) & kLimitReached) == 0) return;
   ibv_async_event event{};
   event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
   event.element.srq = &srq;

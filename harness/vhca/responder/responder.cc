@@ -35,20 +35,22 @@ void break_target(Fabric& fabric, Target& target, ibv_event_type event, unsigned
     }
     VHCA_PAUSE_POINT(breaking);
   } while (!qp.state.change(seen, IBV_QPS_ERR));
+  VHCA_PAUSE_POINT(broken);
   const std::uint32_t last = qp.srq != 0 ? 1u << IBV_EVENT_QP_LAST_WQE_REACHED : 0;
-  qp.async_flags.fetch_or(1u << event | last);
+  qp.events.raise(target.life(), 1u << event | last);
   announce_receive(fabric, qp, true, completions);
   ring_doorbell(fabric, qp.owner.load());
 }
 
 // IBTA vol. 1, 11.6.3.1: the first message that arrives before the owner has gone to RTS tells it that the
 // peer has. Raised once, whatever becomes of that message.
-void establish(Fabric& fabric, QpSlot& qp) {
-  if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_RTR || qp.type == IBV_QPT_UD ||
-      qp.established.exchange(1) != 0)
-    return;
-  qp.async_flags.fetch_or(1u << IBV_EVENT_COMM_EST);
-  ring_doorbell(fabric, qp.owner.load());
+void establish(Fabric& fabric, Target& target) {
+  QpSlot& qp = target.slot();
+  if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_RTR || qp.type == IBV_QPT_UD) return;
+  VHCA_PAUSE_POINT(establishing);
+  constexpr std::uint32_t kOnce = QpEvents::kEstablished;
+  if (qp.events.raise(target.life(), 1u << IBV_EVENT_COMM_EST | kOnce, kOnce))
+    ring_doorbell(fabric, qp.owner.load());
 }
 
 struct Receive {
@@ -137,7 +139,7 @@ class Placing {
     if (!target_.held()) return Answer::kNoAnswer;
     owner_ = qp().owner.load();
     if (initiator_.is_reliable()) initiator_.peer_life = target_.life();
-    establish(fabric_, qp());
+    establish(fabric_, target_);
     if (is_send() || send_.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
       if (const auto answer = find_receive()) return *answer;
     if (is_atomic(send_.opcode)) return carry_out_atomic_operation();
@@ -324,7 +326,7 @@ Answer place_whole(Process& self, Qp& initiator, const SendEntry* const* sends, 
       remote[remote_count++] = {at, send.length};
   }
   if (initiator.is_reliable()) initiator.peer_life = target.life();
-  establish(fabric, qp);
+  establish(fabric, target);
   const MoveStatus status =
       self.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
                         local_count, remote.data(), remote_count, target.hold(), now_ns);

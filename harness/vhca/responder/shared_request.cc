@@ -43,15 +43,19 @@ void move_if_claimed(Fabric& fabric, QpSlot& qp, std::uint64_t intent) {
   if (qp.srq_intent.load() != intent) return;
   qp.recv_posted.compare_exchange_strong(completed, completed + 1);
   move_on(srq, index);
+  look_at_limit(fabric, srq);
 }
 
 }  // namespace
 
 void look_at_limit(Fabric& fabric, SrqSlot& srq) {
-  std::uint32_t limit = srq.limit.load();
-  if (limit == 0 || srq.posted.load() - srq.taken.load() >= limit) return;
-  if (!srq.limit.compare_exchange_strong(limit, 0)) return;
-  srq.limit_reached.store(1);
+  std::uint64_t seen = srq.limit.load();
+  do {
+    const std::uint64_t limit = seen & kLimitMask;
+    if (limit == 0 || srq.posted.load() - srq.taken.load() >= limit) return;
+    VHCA_PAUSE_POINT(limit_seen);
+  } while (!srq.limit.compare_exchange_strong(seen, (seen & ~kLimitMask) | kLimitReached));
+  VHCA_PAUSE_POINT(limit_taken);
   ring_doorbell(fabric, srq.owner.load());
 }
 

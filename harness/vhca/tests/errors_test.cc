@@ -288,6 +288,29 @@ TEST_F(Errors, a_completion_queue_that_runs_over_is_an_event_and_breaks_its_qps)
   });
 }
 
+TEST_F(Errors, a_completion_queue_can_be_resized_to_what_it_holds_and_not_below) {
+  run([] {
+    Endpoint a({.nic = 0, .cq_depth = 16}), b({.nic = 1});
+    connect(a, b);
+    for (std::uint64_t i = 0; i < 4; ++i) a.post_recv(100 + i, 0, 8);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      b.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 8});
+      b.expect(IBV_WC_SUCCESS, i);
+    }
+    for (std::uint64_t i = 0; i < 4; ++i) a.post({.id = i, .bytes = 8});
+    for (const int too_small : {0, -1, 3, 7}) VHCA_REQUIRE_EQ(ibv_resize_cq(a.cq(), too_small), EINVAL);
+    VHCA_REQUIRE_EQ(a.cq()->cqe, 16);
+    VHCA_REQUIRE_EQ(ibv_resize_cq(a.cq(), 8), 0);
+    VHCA_REQUIRE_EQ(a.cq()->cqe, 8);
+    for (std::uint64_t i = 0; i < 4; ++i) a.expect(IBV_WC_SUCCESS, i);
+    for (std::uint64_t i = 0; i < 4; ++i) a.expect(IBV_WC_SUCCESS, 100 + i);
+    VHCA_REQUIRE_EQ(ibv_resize_cq(a.cq(), 100), 0);
+    for (std::uint64_t i = 0; i < 100; ++i) a.post({.id = i, .bytes = 8});
+    for (std::uint64_t i = 0; i < 100; ++i) a.expect(IBV_WC_SUCCESS, i);
+    VHCA_REQUIRE_EQ(a.state(), IBV_QPS_RTS);
+  });
+}
+
 TEST_F(Errors, a_partition_key_that_the_port_does_not_have_is_refused) {
   for (const LinkLayer link : {LinkLayer::kEthernet, LinkLayer::kInfiniBand}) {
     FabricSpec spec;

@@ -147,6 +147,45 @@ TEST(Liveness, a_forked_child_is_told_so_by_a_post_that_waits_for_no_lock) {
   EXPECT_EQ(process.wait(), 0);
 }
 
+// What it asks of its parent's objects changes nothing for the parent, and waits for no lock either: here the
+// child has the locks of a thread that polls.
+TEST(Liveness, a_forked_child_leaves_its_parents_queues_alone) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not allow a fork under a lock that another thread holds";
+#endif
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0, .walked_fields = IBV_WC_EX_WITH_BYTE_LEN, .channel = true}), b({.nic = 1});
+    connect(a, b);
+    a.post({.id = 1, .bytes = 8});
+    ibv_poll_cq_attr attributes{};
+    while (ibv_start_poll(a.walked_cq(), &attributes) != 0) {
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(10);
+      int code = 0;
+      if (ibv_start_poll(a.walked_cq(), &attributes) != ENODEV) code = 1;
+      if (ibv_resize_cq(a.cq(), 8) != ENODEV) code = 2;
+      if (ibv_req_notify_cq(a.cq(), 0) != ENODEV) code = 3;
+      ibv_qp_attr attr{};
+      ibv_qp_init_attr init{};
+      if (ibv_query_qp(a.qp(), &attr, IBV_QP_STATE, &init) != ENODEV) code = 4;
+      if (ibv_alloc_pd(a.context()) != nullptr || errno != ENODEV) code = 5;
+      ::_exit(code);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ibv_end_poll(a.walked_cq());
+    VHCA_REQUIRE_EQ(status, 0);
+    for (std::uint64_t i = 0; i < 64; ++i) a.post({.id = i, .bytes = 8});
+    for (std::uint64_t i = 0; i < 64; ++i) a.expect(IBV_WC_SUCCESS, i);
+    pollfd fd{a.channel()->fd, POLLIN, 0};
+    VHCA_REQUIRE_EQ(::poll(&fd, 1, 0), 0);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
 // The same of receive queues, whose lock a thread has for moments only: of many forks some come in between.
 TEST(Liveness, a_forked_child_is_told_so_by_a_receive_that_waits_for_no_lock) {
 #if defined(__SANITIZE_THREAD__)

@@ -124,6 +124,42 @@ TEST(PausedInitiator,
   EXPECT_EQ(stopped.wait(), 0);
 }
 
+// It waits for an initiator that holds it, up to two seconds for one that runs.
+TEST(PausedInitiator, a_queue_pair_whose_owner_is_killed_while_it_destroys_it_leaves_no_flow_behind) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  const FabricView view(fabric);
+  Process owner(fabric, "node1", [](const Wire& wire) {
+    Endpoint me;
+    me.connect_over(wire);
+    wire.send(me.qp()->qp_num);
+    wire.receive<char>();
+    me.destroy_qp();
+  });
+  Process initiator(fabric, "node0", [](const Wire& wire) {
+    at_next("copied", [] {
+      for (;;) ::pause();
+    });
+    Endpoint me;
+    me.connect_over(wire);
+    me.post({.bytes = 64});
+    me.wait();
+  });
+  introduce(owner, initiator);
+  const auto number = owner.wire().receive<std::uint32_t>();
+  ASSERT_TRUE(eventually([&] { return view.is_held(number); }));
+  owner.wire().send('d');
+  ASSERT_TRUE(eventually([&] { return view.queue_pair(number).number.load() != number; }));
+  for (Process* each : {&owner, &initiator}) {
+    each->signal(SIGKILL);
+    EXPECT_EQ(each->wait(), 128 + SIGKILL);
+  }
+  EXPECT_EQ(fabric.usage().queue_pairs, 0u);
+  for (std::size_t port = 0; port < view->port_count; ++port)
+    for (const RateServer* server : {&view->ports[port].tx, &view->ports[port].rx})
+      for (std::size_t flow = 0; flow < kFlowsPerServer; ++flow)
+        ASSERT_EQ(server->flow_owner[flow].load(), 0u) << "port " << port << ", flow " << flow;
+}
+
 // From the death of an initiator, at that point, until the receiver has the event in its hands.
 void wait_for_event_of_the_dead(const char* point, std::uint64_t& took_ns) {
   const auto fabric = make_fabric(2, 1);

@@ -14,6 +14,7 @@
 #include "../responder/shared_request.cc"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
@@ -176,6 +177,39 @@ TEST_F(Races, a_shared_queue_goes_on_for_others_when_a_killed_initiator_had_clai
   EXPECT_EQ(recv_entry_of(*fabric_, other, 0).wr_id, 1u);
   finish_taking(*fabric_, queue_pair());
   EXPECT_EQ(complete_next(), 0u);
+}
+
+// Fewer requests are left than the queue is armed for: the owner is told, whoever is killed.
+TEST_F(Races,
+       the_limit_event_of_a_shared_queue_outlives_the_initiator_that_is_killed_right_after_it_found_it) {
+  Context context;
+  context.async_eventfd = ::eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+  Srq srq;
+  srq.owner = &context;
+  srq.shared = &shared_queue();
+  post_shared(0);
+  shared_queue().limit.store(1);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("limit_taken"));
+  deliver_limit_event(srq);
+  EXPECT_EQ(context.async_events.size(), 1u);
+  deliver_limit_event(srq);
+  EXPECT_EQ(context.async_events.size(), 1u);
+  ::close(context.async_eventfd);
+}
+
+TEST_F(Races, whoever_ends_what_a_killed_initiator_began_looks_at_the_limit_for_it) {
+  Context context;
+  context.async_eventfd = ::eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+  Srq srq;
+  srq.owner = &context;
+  srq.shared = &shared_queue();
+  post_shared(0);
+  shared_queue().limit.store(1);
+  ASSERT_NO_FATAL_FAILURE(a_holder_is_killed_at("claimed"));
+  finish_taking(*fabric_, queue_pair());
+  deliver_limit_event(srq);
+  EXPECT_EQ(context.async_events.size(), 1u);
+  ::close(context.async_eventfd);
 }
 
 TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
@@ -396,7 +430,7 @@ void is_reset_while_it_breaks(ibv_qp_state next) {
     VHCA_REQUIRE(was_there);
     VHCA_REQUIRE_EQ(target.state.load(), std::uint32_t(next));
     VHCA_REQUIRE_EQ(QpState::life_of(target.state.word()), life + 1);
-    VHCA_REQUIRE_EQ(target.async_flags.load(), 0u);
+    VHCA_REQUIRE(!target.events.any());
   });
   EXPECT_EQ(process.wait(), 0);
 }
@@ -406,6 +440,98 @@ TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_
 }
 TEST(RacesOfStates, an_initiator_that_breaks_a_queue_pair_does_not_break_its_next_life) {
   is_reset_while_it_breaks(IBV_QPS_RTR);
+}
+
+bool has_event_within(const test::Endpoint& endpoint, int ms) {
+  pollfd fd{endpoint.context()->async_fd, POLLIN, 0};
+  return ::poll(&fd, 1, ms) == 1;
+}
+
+// An initiator is stopped when it has broken the queue pair, and has not raised the event of that; its owner
+// goes on without it. The next life is not told of it.
+TEST(RacesOfStates, an_initiator_that_broke_a_queue_pair_raises_no_event_in_its_next_life) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    bool was_there = false;
+    test::at_next("broken", [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.connect(b.peer());
+    });
+    a.post({.id = 1, .bytes = 8, .rkey = 0x7fffffff});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_REM_ACCESS_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!has_event_within(b, 200));
+    VHCA_REQUIRE_EQ(b.state(), IBV_QPS_RTS);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// The same of the event that the first message raises; the next life has its own.
+TEST(RacesOfStates, a_stopped_initiators_first_message_does_not_establish_the_next_life) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    a.connect(b.address());
+    b.to_rtr(a.address());
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    bool was_there = false;
+    test::at_next("establishing", [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.to_rtr(b.peer());
+    });
+    a.post({.id = 1, .bytes = 8});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!has_event_within(b, 200));
+    a.to_init_again();
+    a.connect(b.address());
+    a.post({.id = 2, .bytes = 8});
+    a.expect(IBV_WC_SUCCESS, 2);
+    ibv_async_event event = test::wait_async(b);
+    VHCA_REQUIRE_EQ(event.event_type, IBV_EVENT_COMM_EST);
+    ibv_ack_async_event(&event);
+    VHCA_REQUIRE(!has_event_within(b, 0));
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// It has found that fewer requests are left than the queue is armed for; then the program posts more and arms
+// the queue anew.
+TEST(RacesOfStates, an_initiator_that_comes_late_does_not_fire_a_limit_that_was_armed_anew) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    test::Endpoint a({.nic = 0}), b({.nic = 1, .srq_wr = 16});
+    test::connect(a, b);
+    const auto arm = [&b] {
+      ibv_srq_attr attr{0, 0, 2};
+      VHCA_REQUIRE_EQ(ibv_modify_srq(b.srq(), &attr, IBV_SRQ_LIMIT), 0);
+    };
+    for (std::uint64_t i = 0; i < 2; ++i) b.post_recv(i, 0, 64);
+    arm();
+    bool was_there = false;
+    test::at_next("limit_seen", [&] {
+      was_there = true;
+      for (std::uint64_t i = 2; i < 8; ++i) b.post_recv(i, 0, 64);
+      arm();
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 8});
+    a.expect(IBV_WC_SUCCESS, 1);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(!has_event_within(b, 200));
+    ibv_srq_attr attr{};
+    VHCA_REQUIRE_EQ(ibv_query_srq(b.srq(), &attr), 0);
+    VHCA_REQUIRE_EQ(attr.srq_limit, 2u);
+  });
+  EXPECT_EQ(process.wait(), 0);
 }
 
 // The same between the engine's look at the state and its verdict that the CQ has overrun.
@@ -645,6 +771,46 @@ TEST(RacesOfLives, a_shared_queue_keeps_its_ring_while_a_revoked_initiator_may_s
   EXPECT_EQ(fabric.usage().arena_bytes, 0u);
 }
 
+// Stopped after it has completed a receive, it has still to tell the completion queue: that must not be
+// another's by then.
+TEST(RacesOfLives, a_completion_queue_stays_while_a_revoked_initiator_may_still_tell_it_of_a_receive) {
+  const FabricHost fabric = test::make_fabric(2, 1);
+  test::Process server(fabric, "node0", [&](const test::Wire& wire) {
+    auto b = std::make_optional<test::Endpoint>();
+    b->connect_over(wire);
+    b->post_recv(1, 0, 64);
+    wire.receive<char>();
+    b.reset();
+    VHCA_REQUIRE_EQ(fabric.usage().completion_queues, 2u);  // the client has one, too
+    wire.send('d');
+    wire.receive<char>();
+  });
+  test::Process client(fabric, "node1", [](const test::Wire& wire) {
+    test::Endpoint a({.timeout = 8, .retry = 1});
+    a.connect_over(wire);
+    bool was_there = false;
+    test::at_next("receive_completed", [&] {
+      was_there = true;
+      ::raise(SIGSTOP);
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+  });
+  test::introduce(server, client);
+  int status = 0;
+  ASSERT_EQ(::waitpid(client.pid(), &status, WUNTRACED), client.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  server.wire().send('s');
+  char word = 0;
+  EXPECT_EQ(::recv(server.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the server has failed";
+  client.signal(SIGCONT);
+  EXPECT_EQ(client.wait(), 0);
+  server.wire().send('e');
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(fabric.usage().completion_queues, 0u);
+}
+
 // A holder that was revoked completes what it had found, while the owner is about to flush it: one of the two
 // happens.
 TEST(RacesOfLives, a_receive_that_is_completed_just_before_its_flush_is_not_flushed) {
@@ -671,6 +837,48 @@ TEST(RacesOfLives, a_receive_that_is_completed_just_before_its_flush_is_not_flus
     VHCA_REQUIRE(b.nothing_to_poll());
   });
   EXPECT_EQ(process.wait(), 0);
+}
+
+// Its own send has broken the queue pair already; the owner's step to ERR promises the same as from RTS.
+TEST(RacesOfLives, a_step_to_err_of_a_queue_pair_that_has_failed_by_itself_waits_for_the_holder_too) {
+  constexpr std::size_t kBytes = 8;
+  const FabricHost fabric = test::make_fabric(2, 1);
+  test::Process target(fabric, "node1", [&](const test::Wire& wire) {
+    test::Endpoint me;
+    me.connect_over(wire);
+    wire.receive<char>();  // the initiator is stopped
+    me.post({.id = 1, .bytes = kBytes, .lkey = 0x7fffffff});
+    me.expect(IBV_WC_LOC_PROT_ERR, 1);
+    VHCA_REQUIRE_EQ(me.state(), IBV_QPS_ERR);
+    me.to_error();
+    wire.send('n');
+    wire.receive<char>();  // the initiator has gone on, and has ended
+    for (std::size_t i = 0; i < kBytes; ++i) VHCA_REQUIRE_EQ(me.memory()[i], 0);
+  });
+  test::Process initiator(fabric, "node0", [&](const test::Wire& wire) {
+    test::Endpoint me({.timeout = 8, .retry = 1});
+    std::memset(me.memory(), 'x', kBytes);
+    me.connect_over(wire);
+    bool was_there = false;
+    test::at_next("peer_found", [&] {
+      was_there = true;
+      ::raise(SIGSTOP);
+    });
+    me.post({.id = 1, .bytes = kBytes});
+    VHCA_REQUIRE_EQ(me.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+  });
+  test::introduce(target, initiator);
+  int status = 0;
+  ASSERT_EQ(::waitpid(initiator.pid(), &status, WUNTRACED), initiator.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  target.wire().send('s');
+  char word = 0;
+  ASSERT_EQ(::recv(target.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the target has failed";
+  initiator.signal(SIGCONT);
+  EXPECT_EQ(initiator.wait(), 0);
+  target.wire().send('c');
+  EXPECT_EQ(target.wait(), 0);
 }
 
 struct StoppedBeforeItsCopy {
