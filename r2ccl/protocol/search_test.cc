@@ -40,6 +40,19 @@ TEST(PathSearch, fails_when_no_path_was_found_within_the_bound) {
   EXPECT_EQ(s.search.left(), 0u);
 }
 
+TEST(PathSearch, looks_for_nothing_while_a_path_carries) {
+  Searching s;
+  EXPECT_EQ(s.goes_on(1000, Phase::kRunning), 1000u);
+  EXPECT_EQ(s.sight.asked, 0);
+}
+
+TEST(PathSearch, a_path_is_lacking_until_one_carries) {
+  EXPECT_FALSE(lacks_path(Phase::kRunning, false));
+  EXPECT_TRUE(lacks_path(Phase::kRunning, true)) << "there has been none yet";
+  for (const Phase phase : {Phase::kFencing, Phase::kWaitingForPeer, Phase::kUnfenced, Phase::kChoosing})
+    EXPECT_TRUE(lacks_path(phase, false));
+}
+
 TEST(PathSearch, time_counts_while_this_end_fences) {
   Searching s;
   EXPECT_EQ(s.goes_on(1000, Phase::kFencing), kBound / kMs + 1);
@@ -137,6 +150,9 @@ TEST(PathSearch, a_path_that_brought_the_receiver_something_ends_the_search) {
   s.search.receiver_has(8);
   EXPECT_EQ(s.search.left(), kBound - 10 * kMs) << "since it was left";
   s.search.receiver_has(8);
+  EXPECT_EQ(s.search.left(), kBound - 10 * kMs) << "nothing more";
+  s.search.receiver_has(9);
+  EXPECT_EQ(s.search.left(), kBound - 10 * kMs) << "that time was taken off once";
   EXPECT_EQ(s.goes_on(1000), kBound / kMs - 10 + 1);
 }
 
