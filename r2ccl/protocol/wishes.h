@@ -69,8 +69,8 @@ struct Wishes {
         break;
     }
   }
-  /// A path carries the traffic from here on: a move to another NIC is over, whatever came of it, and the path
-  /// that stood by may be the one.
+  /// A path carries the traffic from here on: a move to another NIC is over, whatever came of it, and the
+  /// path that stood by may be the one.
   void carries(uint64_t now) {
     move.carries();
     retries.standby_wanted(now);
