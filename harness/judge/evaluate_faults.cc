@@ -116,6 +116,16 @@ class Faults {
 
   bool takes_away(const Firing& strike) const { return scenario_.faults[strike.fault].kind->moves_traffic(); }
 
+  /// It takes no NIC or queue pair away; but a call or a completion that fails may be answered by a fence.
+  bool may_break_a_path(const Firing& strike) const {
+    const faultinject::FaultKind& kind = *scenario_.faults[strike.fault].kind;
+    return kind.takes == faultinject::Takes::kNothing &&
+           std::any_of(kind.examples.begin(), kind.examples.end(), [](const faultinject::Example& example) {
+             return example.harm == faultinject::Harm::kBreaks ||
+                    example.harm == faultinject::Harm::kMayBreak;
+           });
+  }
+
   /// The next round begins when the job is taken to be undisturbed again.
   uint64_t round_end_ns(size_t repetition) const {
     const auto next = round_begin_ns_.upper_bound(repetition);
@@ -174,10 +184,11 @@ class Faults {
     for (const Firing& other : strikes_) {
       if (!of_nic(other)) continue;
       if (other.t0_ns > strike.t0_ns) window.until_ns = std::min(window.until_ns, other.t0_ns);
-      if (takes_away(other)) {
-        auto& others = other.t0_ns > strike.t0_ns ? window.later : window.earlier;
-        if (&other != &strike) others.push_back({other.t0_ns, other.nics, acts_until_ns(other)});
-      }
+      const bool is_later = other.t0_ns > strike.t0_ns;
+      const bool counts =
+          is_later ? takes_away(other) || may_break_a_path(other) : takes_away(other) && !may_break_a_path(strike);
+      if (&other == &strike || !counts) continue;
+      (is_later ? window.later : window.earlier).push_back({other.t0_ns, other.nics, acts_until_ns(other)});
     }
     window.targets = strike.nics;
     window.single_qp = spec.kind->takes == faultinject::Takes::kQueuePairs;
