@@ -133,8 +133,8 @@ class Faults {
   }
 
   /// The time before the round. Where nothing was delivered in it, the first time up to a later strike of the
-  /// round, this one or one before it, in which nothing that had struck acted any more, every channel was home
-  /// and an operation was completed.
+  /// round, this one or one before it, in which nothing that had struck acted any more, every channel was
+  /// home and an operation was completed.
   Interval undisturbed_before(const Firing& strike) const {
     const Interval usual = {std::max(strike.before_from_ns, first_open_ns_),
                             std::min(strike.t0_ns, round_begin_ns_.at(strike.repetition))};
@@ -159,8 +159,7 @@ class Faults {
   /// Before the first counted operation, with work behind it that was under way.
   bool struck_in_warm_up(const Firing& strike) const {
     const uint64_t until_ns = job_.first_iteration_ns != 0 ? job_.first_iteration_ns : first_open_ns_;
-    return strike.t0_ns < until_ns &&
-           bytes_between(job_.record.deliveries, strike.t0_ns, until_ns - 1) > 0;
+    return strike.t0_ns < until_ns && bytes_between(job_.record.deliveries, strike.t0_ns, until_ns - 1) > 0;
   }
 
   bool holds_an_operation(const Interval& time) const {
@@ -185,8 +184,8 @@ class Faults {
       if (!of_nic(other)) continue;
       if (other.t0_ns > strike.t0_ns) window.until_ns = std::min(window.until_ns, other.t0_ns);
       const bool is_later = other.t0_ns > strike.t0_ns;
-      const bool counts =
-          is_later ? takes_away(other) || may_break_a_path(other) : takes_away(other) && !may_break_a_path(strike);
+      const bool counts = is_later ? takes_away(other) || may_break_a_path(other)
+                                   : takes_away(other) && !may_break_a_path(strike);
       if (&other == &strike || !counts) continue;
       (is_later ? window.later : window.earlier).push_back({other.t0_ns, other.nics, acts_until_ns(other)});
     }
@@ -366,7 +365,7 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
   struct Round {
     uint64_t struck_ns = UINT64_MAX, healed_ns = 0;
     uint64_t until_ns = UINT64_MAX;  // a strike that leaves_last_place()
-    std::string not_healed;  // the name of such a fault
+    std::string not_healed;          // the name of such a fault
   };
   std::map<size_t, Round> rounds;
   for (size_t i = 0; i < strikes.size(); ++i) {
