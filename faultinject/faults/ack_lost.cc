@@ -3,8 +3,9 @@
 // The program sees: RETRY_EXC_ERR for a WR that the peer has received; for everything behind it WR_FLUSH_ERR,
 // delivered or not. At once (`report: at_once`, so that a test need not wait) or when the retries of the
 // queue pair are exhausted (`report: after_retries`). Strikes the first successful send completion after the
-// trigger whose WR carried at least `min_bytes` to the peer, once per NIC; with `qp: all` every such completion
-// until it is healed. Work already posted: whatever the provider delivered is delivered. Heal: nothing to undo.
+// trigger whose WR carried at least `min_bytes` to the peer, once per NIC; with `qp: all` every such
+// completion until it is healed. Work already posted: whatever the provider delivered is delivered. Heal:
+// nothing to undo.
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone

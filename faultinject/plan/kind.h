@@ -116,10 +116,10 @@ struct FaultKind {
   const char* present;  // the NIC "has a flapping link"
   Takes takes = Takes::kNothing;
   Ends ends = Ends::kWhenHealed;
-  bool whole_device = false;    // its target names no port
+  bool whole_device = false;      // its target names no port
   bool all_until_healed = false;  // with `qp: all` it strikes until it is healed, whatever `ends` says
-  bool opcode_chooses = false;  // `opcode` tells by which sends a queue pair is chosen, not what is struck
-  bool outside = false;         // a change of the machine: the injector only triggers it, others carry it out
+  bool opcode_chooses = false;    // `opcode` tells by which sends a queue pair is chosen, not what is struck
+  bool outside = false;  // a change of the machine: the injector only triggers it, others carry it out
   std::vector<const char*> shared = {};  // parameters that several kinds have (plan/parameters.cc)
   std::vector<Parameter> own = {};       // and those that it has alone, in the order of FaultEntry::own
   std::vector<Need> needs = {};

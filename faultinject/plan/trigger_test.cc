@@ -107,8 +107,9 @@ TEST(PlanTrigger, repeats_of_what_strikes_all_queue_pairs_until_it_is_healed_say
   for (const char* how : {"target: '*/nic0', qp: all", "target: '*/nic0/qp:all'"}) {
     const std::string fault = std::string("kind: ack_lost, ") + how + ", at: {wr: 5}, repeat: 3";
     const PlanError error = error_of("[{" + fault + "}]");
-    EXPECT_NE(error.message().find("ack_lost with 'qp: all' lasts until it is healed; say how long each time"),
-              std::string::npos)
+    EXPECT_NE(
+        error.message().find("ack_lost with 'qp: all' lasts until it is healed; say how long each time"),
+        std::string::npos)
         << error.what();
     EXPECT_EQ(error.line(), 1) << error.what();
     EXPECT_EQ(parse("{" + fault + ", for: 20 ms}").repeat, 3u);

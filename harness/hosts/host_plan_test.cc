@@ -100,7 +100,8 @@ TEST(FaultFields, every_field_of_a_fault_arrives) {
 }
 
 TEST(FaultFields, a_witness_arrives_whole) {
-  const Witness witness{3, 2, 1000, 7, "node1/rank0", "node1", 1, 33, Effect::kQpToErr, 12, "QP moved to ERR"};
+  const Witness witness{
+      3, 2, 1000, 7, "node1/rank0", "node1", 1, 33, Effect::kQpToErr, 12, "QP moved to ERR"};
   const Witness got = fields_from_json<Witness>(sent(fields_to_json(witness)));
   EXPECT_EQ(got.fault_id, 3u);
   EXPECT_EQ(got.round, 2u);

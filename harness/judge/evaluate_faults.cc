@@ -116,6 +116,16 @@ class Faults {
 
   bool takes_away(const Firing& strike) const { return scenario_.faults[strike.fault].kind->moves_traffic(); }
 
+  /// It takes no NIC or queue pair away; but a call or a completion that fails may be answered by a fence.
+  bool may_break_a_path(const Firing& strike) const {
+    const faultinject::FaultKind& kind = *scenario_.faults[strike.fault].kind;
+    return kind.takes == faultinject::Takes::kNothing &&
+           std::any_of(kind.examples.begin(), kind.examples.end(), [](const faultinject::Example& example) {
+             return example.harm == faultinject::Harm::kBreaks ||
+                    example.harm == faultinject::Harm::kMayBreak;
+           });
+  }
+
   /// The next round begins when the job is taken to be undisturbed again.
   uint64_t round_end_ns(size_t repetition) const {
     const auto next = round_begin_ns_.upper_bound(repetition);
@@ -123,8 +133,8 @@ class Faults {
   }
 
   /// The time before the round. Where nothing was delivered in it, the first time up to a later strike of the
-  /// round, this one or one before it, in which nothing that had struck acted any more, every channel was home
-  /// and an operation was completed.
+  /// round, this one or one before it, in which nothing that had struck acted any more, every channel was
+  /// home and an operation was completed.
   Interval undisturbed_before(const Firing& strike) const {
     const Interval usual = {std::max(strike.before_from_ns, first_open_ns_),
                             std::min(strike.t0_ns, round_begin_ns_.at(strike.repetition))};
@@ -149,8 +159,7 @@ class Faults {
   /// Before the first counted operation, with work behind it that was under way.
   bool struck_in_warm_up(const Firing& strike) const {
     const uint64_t until_ns = job_.first_iteration_ns != 0 ? job_.first_iteration_ns : first_open_ns_;
-    return strike.t0_ns < until_ns &&
-           bytes_between(job_.record.deliveries, strike.t0_ns, until_ns - 1) > 0;
+    return strike.t0_ns < until_ns && bytes_between(job_.record.deliveries, strike.t0_ns, until_ns - 1) > 0;
   }
 
   bool holds_an_operation(const Interval& time) const {
@@ -174,10 +183,11 @@ class Faults {
     for (const Firing& other : strikes_) {
       if (!of_nic(other)) continue;
       if (other.t0_ns > strike.t0_ns) window.until_ns = std::min(window.until_ns, other.t0_ns);
-      if (takes_away(other)) {
-        auto& others = other.t0_ns > strike.t0_ns ? window.later : window.earlier;
-        if (&other != &strike) others.push_back({other.t0_ns, other.nics, acts_until_ns(other)});
-      }
+      const bool is_later = other.t0_ns > strike.t0_ns;
+      const bool counts = is_later ? takes_away(other) || may_break_a_path(other)
+                                   : takes_away(other) && !may_break_a_path(strike);
+      if (&other == &strike || !counts) continue;
+      (is_later ? window.later : window.earlier).push_back({other.t0_ns, other.nics, acts_until_ns(other)});
     }
     window.targets = strike.nics;
     window.single_qp = spec.kind->takes == faultinject::Takes::kQueuePairs;
@@ -355,7 +365,7 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
   struct Round {
     uint64_t struck_ns = UINT64_MAX, healed_ns = 0;
     uint64_t until_ns = UINT64_MAX;  // a strike that leaves_last_place()
-    std::string not_healed;  // the name of such a fault
+    std::string not_healed;          // the name of such a fault
   };
   std::map<size_t, Round> rounds;
   for (size_t i = 0; i < strikes.size(); ++i) {

@@ -161,7 +161,8 @@ TEST(Metrics, detected_by_says_of_how_many_lost_nics_no_fence_tells) {
   EXPECT_EQ(text(), "watchdog");
   FaultSample undetected = mode.faults[0];
   undetected.detected_by = "";
-  for (const auto& [kind, wanted] : {std::pair("throttle", "watchdog"), {"port_down", "watchdog; no fence answered 1 more fault"}}) {
+  for (const auto& [kind, wanted] :
+       {std::pair("throttle", "watchdog"), {"port_down", "watchdog; no fence answered 1 more fault"}}) {
     undetected.kind = kind;
     mode.faults.push_back(undetected);
     EXPECT_EQ(text(), wanted);

@@ -119,8 +119,7 @@ TEST_F(Rounds, are_healed_by_the_clock_of_their_firing) {
   Firing& firing = repeating("blackhole", "node2/nic1", 4, 2030);
   firing.healed_ns = at(5100);
   scenario.faults[0].duration = std::chrono::milliseconds(100);
-  for (uint32_t round = 0; round < 4; ++round)
-    witness(1, 2030 + 1000 * round, Effect::kWrWithheld, round);
+  for (uint32_t round = 0; round < 4; ++round) witness(1, 2030 + 1000 * round, Effect::kWrWithheld, round);
   const auto heals_ms = [&] {
     Times all;
     for (const Firing& strike : strikes_of(scenario, job))
@@ -165,8 +164,7 @@ TEST_F(Rounds, that_did_not_fire_and_are_expected_make_the_expectation_unknown) 
   RunResult whole;
   whole.modes = {result()};
   const auto verdict_of = [&](const char* wanted, const char* metric = "fault_witness") {
-    scenario.expectations = {
-        {"all", metric, wanted, 0, 0, parse_condition(metric_of(metric)->info, wanted)}};
+    scenario.expectations = {{"all", metric, wanted, 0, 0, parse_condition(metric_of(metric)->info, wanted)}};
     const Judgement judged = judge(scenario, whole).expectations.back();
     EXPECT_EQ(judged.doubt == DoubtKind::kFaultsNotStruck, judged.verdict == Verdict::kUnknown) << wanted;
     return judged.verdict;

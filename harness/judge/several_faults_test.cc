@@ -48,6 +48,26 @@ TEST_F(SeveralFaults,
   EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
 }
 
+// Of posts that are refused, which takes no NIC away, the first one is answered by nobody.
+TEST_F(SeveralFaults, a_fence_that_a_later_failed_call_explains_does_not_answer_an_earlier_fault) {
+  scenario.faults = {fault("post_fail", "node2/nic1"), fault("blackhole", "node2/nic1"),
+                     fault("post_fail", "node2/nic1")};
+  for (const size_t first : {0, 1}) {
+    job.firings.clear();
+    job.record = {};
+    job.record.streams = {{2, 0, 2, 1}, {2, 1, 2, 1}};
+    for (double t = 1000; t < 4000; t += 100) operation(t, t + 100);
+    for (uint32_t s : {0, 1}) deliver(s, 1000, 4000, 10, uint16_t(s));
+    job.record.fences.clear();
+    fence(1656, 2, 1, 1, "completion");
+    strike(1355, first);
+    strike(1655, 2);
+    const ModeResult evaluated = result();
+    EXPECT_FALSE(evaluated.faults[0].detect_ms) << scenario.faults[first].kind->name;
+    EXPECT_DOUBLE_EQ(evaluated.faults[1].detect_ms.value_or(0), 1);
+  }
+}
+
 TEST_F(LostAndSlow, a_fence_of_the_lost_nic_does_not_answer_the_slow_one) {
   fence(1460, 0, 0, 1, "watchdog");
   for (const char* kind : {"throttle", "delay"}) {

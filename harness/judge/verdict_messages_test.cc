@@ -77,8 +77,8 @@ TEST_F(Messages, are_not_known_by_elements_that_hide_an_input) {
   }
 }
 
-// Half of an AllReduce's messages are copied. And where inputs are added up that is done behind the transport,
-// from the buffer in which the message lies, stored once or twice.
+// Half of an AllReduce's messages are copied. And where inputs are added up that is done behind the
+// transport, from the buffer in which the message lies, stored once or twice.
 TEST_F(Messages, that_were_stored_twice_are_not_known_by_elements) {
   c.messages = 0;
   for (const Operation op : {Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather,

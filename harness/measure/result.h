@@ -73,9 +73,9 @@ struct Restored {
   std::string why_not;                 ///< also: why a round is missing
   double before_ms = 0, after_ms = 0;  ///< median time of an operation; 0 when there was none
   size_t operations_before = 0, operations_after = 0;
-  size_t rounds = 0;       ///< whose faults were all healed, or were not and should have been
-  size_t rounds_home = 0;  ///< of those: every channel was home within the bound
-  size_t rounds_late = 0;  ///< of those: some channel was not, and the job ran on
+  size_t rounds = 0;             ///< whose faults were all healed, or were not and should have been
+  size_t rounds_home = 0;        ///< of those: every channel was home within the bound
+  size_t rounds_late = 0;        ///< of those: some channel was not, and the job ran on
   size_t rounds_not_healed = 0;  ///< left out: a fault was still there when the job ended
   std::string why_not_healed;    ///< which one, in the first of them; else empty
 };
@@ -277,7 +277,8 @@ struct ModeResult {
   std::string incomplete;   ///< why not all planned faults were struck; else empty. Makes a verdict unknown
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
   uint64_t witnesses_lost = 0;  ///< FaultBoard::witnesses_lost(); > 0 makes a verdict unknown
-  size_t faults_added = 0;      ///< on the board, not the scenario's: `r2bench inject`; > 0 makes a verdict unknown
+  size_t faults_added =
+      0;  ///< on the board, not the scenario's: `r2bench inject`; > 0 makes a verdict unknown
   /// Of faults with `repeat`, in a job that ended well or was cut short: rounds that the injector fired, and
   /// those whose effect is in its records. Fewer seen make a verdict unknown.
   size_t rounds_fired = 0, rounds_seen = 0;

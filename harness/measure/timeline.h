@@ -102,9 +102,10 @@ struct FaultWindow {
   /// What the rate is held against, from t0 on, in order of time; the first holds at t0. A limit of 0 cannot
   /// be met.
   std::vector<LimitStep> limits;
-  std::vector<OtherStrike> later;     ///< that take something away, in order of time
-  std::vector<OtherStrike> earlier;   ///< the same, up to t0; asked only if this one takes nothing away
-  double operation_ms = 0;            ///< a whole operation before the fault; 0: there was none
+  std::vector<OtherStrike> later;  ///< that take something away or may break a path, in order of time
+  std::vector<OtherStrike>
+      earlier;              ///< that take something away, up to t0; asked only if this one only slows
+  double operation_ms = 0;  ///< a whole operation before the fault; 0: there was none
   uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
 };
 

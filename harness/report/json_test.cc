@@ -73,9 +73,9 @@ TEST(ResultJson, says_by_keys_of_the_schema_why_a_verdict_is_unknown) {
   result.cancelled = true;
   Json json = written(scenario, result);
   EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
-  EXPECT_EQ(json["doubt_kinds"], Json({"mode_not_run", "fault_not_seen", "trace_lost", "effects_not_recorded",
-                                       "rounds_not_recorded", "faults_added", "faults_not_struck",
-                                       "cut_short"}));
+  EXPECT_EQ(json["doubt_kinds"],
+            Json({"mode_not_run", "fault_not_seen", "trace_lost", "effects_not_recorded",
+                  "rounds_not_recorded", "faults_added", "faults_not_struck", "cut_short"}));
   EXPECT_EQ(json["doubts"].size(), json["doubt_kinds"].size());
   migrate.outcome = Outcome::kCancelled;
   scenario.expectations.clear();

@@ -98,7 +98,8 @@ class Recheck {
   explicit Recheck(const Json& result) : result_(result) {}
 
   std::vector<std::string> mismatches() {
-    bool failed = false, doubtful = !result_.at("doubts").empty() || result_.at("cancelled").get<bool>();
+    bool failed = false, doubtful = !result_.at("doubts").empty() || result_.at("cancelled").get<bool>() ||
+                                    result_.at("expectations").empty();
     for (const Json& expectation : result_.at("expectations")) {
       check(expectation);
       const Json& ok = expectation.at("ok");

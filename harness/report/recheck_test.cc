@@ -46,6 +46,11 @@ TEST_F(Recheck, nor_does_one_that_overlooks_a_doubt_or_what_is_unknown) {
   EXPECT_EQ(said(), "verdict: 'pass', but 'unknown' follows from the expectations and doubts\n");
 }
 
+TEST_F(Recheck, nor_does_a_pass_of_no_expectation) {
+  json["runs"] = json["expectations"] = nlohmann::json::array();
+  EXPECT_EQ(said(), "verdict: 'pass', but 'unknown' follows from the expectations and doubts\n");
+}
+
 TEST_F(Recheck, what_is_known_is_not_unknown) {
   expectation("migrate.correctness")["ok"] = nullptr;
   json["verdict"] = "unknown";
@@ -232,6 +237,7 @@ TEST_F(Recheck, and_what_was_got_against_the_metrics) {
 
 TEST_F(Recheck, every_run_has_an_expectation_of_its_outcome) {
   json["expectations"] = nlohmann::json::array();
+  json["verdict"] = "unknown";
   EXPECT_EQ(
       said(),
       "baseline: it has no expectation of its outcome\nmigrate: it has no expectation of its outcome\n");

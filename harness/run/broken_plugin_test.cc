@@ -119,10 +119,12 @@ class CollNetPlugin : public Plugin {
 };
 class BrokenCollNet : public CollNetPlugin, public testing::WithParamInterface<const char*> {};
 
-TEST_F(CollNetPlugin, passes_when_it_is_whole) {
+TEST_F(CollNetPlugin, passes_when_it_is_whole_but_for_what_is_stored_twice_which_no_element_shows) {
   const RunResult result = run();
   expect_through_coll(result);
-  EXPECT_EQ(judge(scenario_, result).verdict, Verdict::kPass);
+  EXPECT_EQ(judge(scenario_, result).verdict, Verdict::kUnknown);
+  EXPECT_EQ(metrics_with(Verdict::kUnknown, result), (std::set<std::string>{"duplicated"}));
+  EXPECT_EQ(metrics_with(Verdict::kFail, result), (std::set<std::string>{}));
   EXPECT_EQ(result.modes.at(0).correctness.messages, 0u);
 }
 

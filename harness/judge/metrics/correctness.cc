@@ -56,7 +56,8 @@ std::vector<Metric> correctness() {
   return {
       {.info = {.name = "correctness",
                 .words = {"exact", "wrong"},
-                .meaning = "whether every element was right and no segment was seen to be lost or delivered twice"},
+                .meaning =
+                    "whether every element was right and no segment was seen to be lost or delivered twice"},
        .wanted = "",
        .value = [](const Measured& m) { return exactness(m.mode); },
        .without_fault = true},

@@ -138,11 +138,12 @@ std::vector<Metric> outcome() {
        .missing = "no fault took effect, or the job did not end well",
        .place = "/stall_ms",
        .grows = true},
-      {.info = {.name = "detected_by",
-                .words = {"completion", "event", "watchdog", "peer"},
-                .meaning =
-                    "what detected the failure first; all failures that were detected must have been in this way",
-                .needs = {.fault = true, .trace = true}},
+      {.info =
+           {.name = "detected_by",
+            .words = {"completion", "event", "watchdog", "peer"},
+            .meaning =
+                "what detected the failure first; all failures that were detected must have been in this way",
+            .needs = {.fault = true, .trace = true}},
        .wanted = "",
        .value = [](const Measured& m) { return detected_by(m.mode); },
        .of_each_fault = true},
