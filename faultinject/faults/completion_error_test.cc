@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <poll.h>
 
+#include <cerrno>
 #include <chrono>
 #include <map>
 
@@ -149,6 +150,18 @@ TEST_F(CompletionErrorTest, the_round_of_a_killed_process_is_followed_by_the_nex
   take_first_strike(id);
   a->must("post 0 write 2 8 0");
   EXPECT_TRUE(second_round_fires_within(id, 5000));
+}
+
+// Its queue was full; the next life of the queue pair knows nothing of that.
+TEST_F(CompletionErrorTest, a_strike_that_the_provider_refused_is_gone_with_a_reset) {
+  start(14, 1, 4);
+  arm("{target: node0/nic0, kind: completion_error, status: REM_ACCESS_ERR, at: {wr: 5}}");
+  for (int i = 1; i <= 4; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  EXPECT_EQ(a->ask("post 0 write 5 8 0"), "errno " + std::to_string(ENOMEM));
+  for (Agent* each : {a, b}) each->must("reset 0");
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 0, *b, 0));
+  a->must("post 0 write 6 8 0");
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
 }
 
 }  // namespace

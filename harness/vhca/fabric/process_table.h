@@ -30,7 +30,8 @@ bool has_living_holder(const Fabric& fabric, const QpSlot& qp, ProcessId but = 0
 template <typename IsMeant>
 bool some_holder_may_come_late(Fabric& fabric, ProcessId owner, IsMeant&& is_meant) {
   for (const QpSlot& qp : fabric.queue_pairs.used())
-    if (qp.owner.load() == owner && is_meant(qp) && has_living_holder(fabric, qp)) return true;
+    // In this order: a QP that another thread is making has no holder, and its other fields are in the making.
+    if (qp.owner.load() == owner && has_living_holder(fabric, qp) && is_meant(qp)) return true;
   return false;
 }
 

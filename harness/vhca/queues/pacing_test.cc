@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <random>
@@ -265,6 +266,19 @@ TEST_P(HeldTarget, a_short_hold_takes_nothing_from_the_rate) {
   waits.held_until_ms = 501;
   run({&waits}, 1'000, GetParam().late_ns);
   EXPECT_NEAR(waits.rate(490, 590), 1.0, 0.03);
+}
+
+// The piece that it keeps has had its time.
+TEST(Pacing, the_piece_that_a_held_target_kept_back_is_not_paid_for_twice) {
+  SimulatedPort a, b;
+  Sender waits(a, b, kPieceBytes, 4);
+  waits.held_from_ms = 500;
+  waits.held_until_ms = 510;
+  run({&waits}, 600, 0);
+  const auto is_free = [](const Sender::Placed& p) { return p.ns >= kStart + 510 * kMs; };
+  const auto first = std::find_if(waits.placed.begin(), waits.placed.end(), is_free);
+  ASSERT_GT(waits.placed.end() - first, 2);
+  EXPECT_NEAR(double((first + 1)->ns - first->ns), double(kPieceBytes) * 8, 100'000.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pacing, HeldTarget,

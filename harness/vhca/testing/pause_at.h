@@ -2,13 +2,15 @@
 // What happens at the pause points (pause_point.h) of the source files that a test includes after this.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 
 namespace vhca::test {
 
+// Any thread may come by a point while another one is at its own.
 struct Pause {
-  const char* name = "";
+  std::atomic<const char*> name{""};  // written after the body; whoever takes it has the body
   std::function<void()> body;
 };
 inline Pause& pause() {
@@ -17,12 +19,15 @@ inline Pause& pause() {
 }
 
 // The next time that somebody comes by the point: once.
-inline void at_next(const char* name, std::function<void()> body) { pause() = {name, std::move(body)}; }
+inline void at_next(const char* name, std::function<void()> body) {
+  pause().body = std::move(body);
+  pause().name.store(name);
+}
 
 inline void pause_at(const char* name) {
-  if (std::strcmp(name, pause().name) != 0) return;
+  const char* next = pause().name.load();
+  if (std::strcmp(name, next) != 0 || !pause().name.compare_exchange_strong(next, "")) return;
   const std::function<void()> body = std::move(pause().body);
-  pause() = {};
   body();
 }
 
