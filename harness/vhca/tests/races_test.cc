@@ -323,6 +323,34 @@ TEST_F(Races, a_revoked_initiator_takes_no_second_request_either) {
   EXPECT_EQ(queue_pair().srq_intent.load() & kTaking, 0u);
 }
 
+TEST_F(Races, a_revoked_initiator_that_had_claimed_takes_back_nothing_that_the_next_one_took) {
+  post_shared(0);
+  post_shared(1);
+  hold_anew();
+  test::at_next("claimed", [&] {
+    revoke_and_close();
+    queue_pair().recv_completed.store(queue_pair().recv_posted.load());  // flushed
+    hold_anew();
+    ASSERT_TRUE(take());
+    ASSERT_EQ(queue_pair().recv_posted.load(), 2u);
+  });
+  take();
+  EXPECT_EQ(complete_next(), 1u);
+}
+
+// The word was closed to others before it.
+TEST_F(Races, a_shared_queue_that_is_closed_again_is_closed_to_the_holder_in_between) {
+  post_shared(0);
+  hold_anew();
+  revoke_and_close();
+  hold_anew();
+  test::at_next("request_copied", [&] { revoke_and_close(); });
+  EXPECT_FALSE(take());
+  EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
+  EXPECT_EQ(entry_of(*fabric_, shared_queue(), 0).claim.load(), 0u);
+  EXPECT_EQ(queue_pair().srq_intent.load() & kTaking, 0u);
+}
+
 // The next life's holder is killed in the middle of taking. Whoever was revoked before must not wipe out what
 // it had said: the next one after that would not find it.
 class AfterTheNextHolder : public Races, public ::testing::WithParamInterface<const char*> {
