@@ -272,6 +272,19 @@ TEST_F(QpErrorTest, a_process_killed_before_the_strike_that_it_has_claimed_does_
   EXPECT_EQ(count(id, Effect::kQpToErr), 1u);
 }
 
+TEST_F(QpErrorTest, without_room_for_its_claim_it_strikes_nobody_and_uses_up_no_round) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 2}");
+  fill_claims();
+  start();
+  for (int i = 1; i <= 8; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kSuccess) << i;
+  }
+  EXPECT_EQ(board.state(id).rounds, 1u);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 0u);
+  EXPECT_GT(board.witnesses_lost(), 0u);
+}
+
 TEST_F(QpErrorTest, posts_on_a_broken_queue_pair_use_up_no_round) {
   const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 3}");
   start();

@@ -278,6 +278,11 @@ void Nodes::claim_first_strike(uint32_t id) const {
   EXPECT_TRUE(claim(*mapped, strike_key(id, 0, 0, 0)));
 }
 
+void Nodes::fill_claims() const {
+  const Mapped mapped(board.path());
+  for (auto& key : (*mapped).claims) key.store(1);
+}
+
 void Nodes::take_first_strike(uint32_t id) const {
   const Mapped mapped(board.path());
   bool last = false;

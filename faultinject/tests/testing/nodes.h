@@ -92,7 +92,8 @@ class Nodes : public ::testing::Test {
   size_t count(uint32_t id, Effect effect) const;
   // As by a process that is killed after it has claimed the strike at node0/nic0 in the first round.
   void claim_first_strike(uint32_t id) const;
-  // The same for a fault with a `count` of 1: no process hears of it.
+  void fill_claims() const;  // there is no room for another one
+  // As claim_first_strike() for a fault with a `count` of 1: no process hears of it.
   void take_first_strike(uint32_t id) const;
   // The next round has fired: as the board stands, without letting time act on it as board.state() does.
   bool second_round_fires_within(uint32_t id, int ms) const;
