@@ -52,9 +52,10 @@ class FaultingNet {
           slot.recv_depth < least_depth)
         continue;
       for (uint32_t from : {uint32_t(IBV_QPS_RTS), uint32_t(IBV_QPS_RTR)}) {
-        if (!slot.state.compare_exchange_strong(from, IBV_QPS_ERR)) continue;
+        uint32_t seen = slot.state.word();
+        if (vhca::QpState::state_of(seen) != from || !slot.state.change(seen, IBV_QPS_ERR)) continue;
         ++broken;
-        slot.async_flags.fetch_or(1u << IBV_EVENT_QP_FATAL);
+        slot.events.raise(vhca::QpState::life_of(seen), 1u << IBV_EVENT_QP_FATAL);
         vhca::CqSlot& cq = fabric_->completion_queues[slot.recv_cq];
         cq.ready[slot.recv_cq_bit / 64].fetch_or(1ull << (slot.recv_cq_bit % 64));
         cq.ready_summary.fetch_or(1ull << (slot.recv_cq_bit / 64));
