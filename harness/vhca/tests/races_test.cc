@@ -755,6 +755,33 @@ TEST(RacesOfLives,
   EXPECT_EQ(server.wait(), 0);
 }
 
+// The initiator posts, and is stopped at that point. When it goes on, its target is not to be had any more.
+void is_stopped_at(const char* point, test::Endpoint& initiator, const test::Endpoint::Work& work) {
+  bool was_there = false;
+  test::at_next(point, [&] {
+    was_there = true;
+    ::raise(SIGSTOP);
+  });
+  initiator.post(work);
+  VHCA_REQUIRE_EQ(initiator.wait().status, IBV_WC_RETRY_EXC_ERR);
+  VHCA_REQUIRE(was_there);
+}
+
+// Tells the target when the initiator is stopped; lets that go on when the target has done what it does then;
+// and tells the target when it has ended.
+void goes_on_too_late(test::Process& initiator, test::Process& target) {
+  int status = 0;
+  ASSERT_EQ(::waitpid(initiator.pid(), &status, WUNTRACED), initiator.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  target.wire().send('s');
+  char word = 0;
+  EXPECT_EQ(::recv(target.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the target has failed";
+  initiator.signal(SIGCONT);
+  EXPECT_EQ(initiator.wait(), 0);
+  target.wire().send('c');
+  EXPECT_EQ(target.wait(), 0);
+}
+
 // Stopped, it may claim still, by a word of the ring: that memory must not be another's by then.
 TEST(RacesOfLives, a_shared_queue_keeps_its_ring_while_a_revoked_initiator_may_still_claim_from_it) {
   const FabricHost fabric = test::make_fabric(2, 1);
@@ -776,25 +803,10 @@ TEST(RacesOfLives, a_shared_queue_keeps_its_ring_while_a_revoked_initiator_may_s
   test::Process client(fabric, "node1", [](const test::Wire& wire) {
     test::Endpoint a({.timeout = 8, .retry = 1});
     a.connect_over(wire);
-    bool was_there = false;
-    test::at_next("request_named", [&] {
-      was_there = true;
-      ::raise(SIGSTOP);
-    });
-    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
-    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
-    VHCA_REQUIRE(was_there);
+    is_stopped_at("request_named", a, {.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
   });
   test::introduce(server, client);
-  int status = 0;
-  ASSERT_EQ(::waitpid(client.pid(), &status, WUNTRACED), client.pid());
-  ASSERT_TRUE(WIFSTOPPED(status));
-  server.wire().send('s');
-  server.wire().receive<char>();
-  client.signal(SIGCONT);
-  EXPECT_EQ(client.wait(), 0);
-  server.wire().send('e');
-  EXPECT_EQ(server.wait(), 0);
+  goes_on_too_late(client, server);
   EXPECT_EQ(fabric.usage().shared_receive_queues, 0u);
   EXPECT_EQ(fabric.usage().arena_bytes, 0u);
 }
@@ -816,26 +828,10 @@ TEST(RacesOfLives, a_completion_queue_stays_while_a_revoked_initiator_may_still_
   test::Process client(fabric, "node1", [](const test::Wire& wire) {
     test::Endpoint a({.timeout = 8, .retry = 1});
     a.connect_over(wire);
-    bool was_there = false;
-    test::at_next("receive_completed", [&] {
-      was_there = true;
-      ::raise(SIGSTOP);
-    });
-    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
-    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
-    VHCA_REQUIRE(was_there);
+    is_stopped_at("receive_completed", a, {.opcode = IBV_WR_SEND, .id = 1, .bytes = 64});
   });
   test::introduce(server, client);
-  int status = 0;
-  ASSERT_EQ(::waitpid(client.pid(), &status, WUNTRACED), client.pid());
-  ASSERT_TRUE(WIFSTOPPED(status));
-  server.wire().send('s');
-  char word = 0;
-  EXPECT_EQ(::recv(server.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the server has failed";
-  client.signal(SIGCONT);
-  EXPECT_EQ(client.wait(), 0);
-  server.wire().send('e');
-  EXPECT_EQ(server.wait(), 0);
+  goes_on_too_late(client, server);
   EXPECT_EQ(fabric.usage().completion_queues, 0u);
 }
 
@@ -887,26 +883,10 @@ TEST(RacesOfLives, a_step_to_err_of_a_queue_pair_that_has_failed_by_itself_waits
     test::Endpoint me({.timeout = 8, .retry = 1});
     std::memset(me.memory(), 'x', kBytes);
     me.connect_over(wire);
-    bool was_there = false;
-    test::at_next("peer_found", [&] {
-      was_there = true;
-      ::raise(SIGSTOP);
-    });
-    me.post({.id = 1, .bytes = kBytes});
-    VHCA_REQUIRE_EQ(me.wait().status, IBV_WC_RETRY_EXC_ERR);
-    VHCA_REQUIRE(was_there);
+    is_stopped_at("peer_found", me, {.id = 1, .bytes = kBytes});
   });
   test::introduce(target, initiator);
-  int status = 0;
-  ASSERT_EQ(::waitpid(initiator.pid(), &status, WUNTRACED), initiator.pid());
-  ASSERT_TRUE(WIFSTOPPED(status));
-  target.wire().send('s');
-  char word = 0;
-  ASSERT_EQ(::recv(target.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the target has failed";
-  initiator.signal(SIGCONT);
-  EXPECT_EQ(initiator.wait(), 0);
-  target.wire().send('c');
-  EXPECT_EQ(target.wait(), 0);
+  goes_on_too_late(initiator, target);
 }
 
 struct StoppedBeforeItsCopy {
@@ -956,32 +936,17 @@ TEST_P(StoppedBeforeTheCopy, places_nothing_in_the_next_life) {
     std::memset(me.memory(), 'x', kBytes);
     me.connect_over(wire);
     const auto remote = wire.receive<test::Remote>();
-    bool was_there = false;
-    test::at_next("peer_found", [&] {
-      was_there = true;
-      ::raise(SIGSTOP);
-    });
-    me.post({.opcode = how.opcode,
-             .id = 1,
-             .bytes = kBytes,
-             .remote_offset = remote.at - me.peer().memory,
-             .rkey = remote.rkey,
-             .compare_add = 1});
-    VHCA_REQUIRE_EQ(me.wait().status, IBV_WC_RETRY_EXC_ERR);
-    VHCA_REQUIRE(was_there);
+    is_stopped_at("peer_found", me,
+                  {.opcode = how.opcode,
+                   .id = 1,
+                   .bytes = kBytes,
+                   .remote_offset = remote.at - me.peer().memory,
+                   .rkey = remote.rkey,
+                   .compare_add = 1});
   });
   test::introduce(target, initiator);
   initiator.wire().send(target.wire().receive<test::Remote>());
-  int status = 0;
-  ASSERT_EQ(::waitpid(initiator.pid(), &status, WUNTRACED), initiator.pid());
-  ASSERT_TRUE(WIFSTOPPED(status));
-  target.wire().send('s');
-  char word = 0;
-  ASSERT_EQ(::recv(target.wire().fd(), &word, 1, MSG_WAITALL), 1) << "the target has failed";
-  initiator.signal(SIGCONT);
-  EXPECT_EQ(initiator.wait(), 0);
-  target.wire().send('c');
-  EXPECT_EQ(target.wait(), 0);
+  goes_on_too_late(initiator, target);
 }
 
 INSTANTIATE_TEST_SUITE_P(
