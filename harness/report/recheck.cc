@@ -2,8 +2,6 @@
 #include "harness/report/recheck.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -13,6 +11,7 @@
 #include "harness/judge/verdict.h"
 #include "harness/report/json_lines.h"
 #include "harness/report/read_back.h"
+#include "harness/report/recheck_got.h"
 #include "harness/scenario/expectation.h"
 #include "harness/scenario/suggest.h"
 
@@ -46,51 +45,11 @@ std::string without_note(const std::string& wanted, bool& slowed) {
   return slowed ? wanted.substr(0, wanted.rfind(" (")) : wanted;
 }
 
-/// Where a run holds what was got, as JSON pointers. Not where that is judged otherwise: of a count with
-/// repeats each round counts for itself, and a bound that names `floor` is held against the fault that
-/// decides.
-std::vector<std::string> places_of(const Metric& metric, const Json& run) {
-  if (metric.info.unit == Unit::kMilliseconds) return {};
-  if (metric.by_round && run.value("rounds", Json::array()).size() > 1) return {};
-  std::vector<std::string> places = {"/metrics/values/" + metric.info.name};  // not in older results
-  if (!metric.place.empty()) places.push_back(metric.place);
-  return places;
-}
-
-/// Results that were shortened have six digits.
-bool equal(double a, double b) {
-  return std::fabs(a - b) <= 1e-5 * std::max({1.0, std::fabs(a), std::fabs(b)});
-}
-
 /// As the run says, whatever its doubts do: trace events that were lost, or faults that were not seen.
 bool proves_nothing(const Json& run) {
   const Json& faults = run.at("metrics").at("faults");
   return run.at("trace_lost") != 0 || (run.at("outcome") == "ok" && faults.at("witnessed").get<double>() <
                                                                         faults.at("planned").get<double>());
-}
-
-/// Whether one of the numbers in a text is this one, as exactly as it is written. Of times: "9.80 ms", "12.3
-/// s".
-bool says_number(const std::string& text, double value, bool is_time) {
-  for (size_t at = 0; at < text.size();) {
-    const auto is_digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
-    if (!is_digit(at)) {
-      ++at;
-      continue;
-    }
-    size_t end = at, decimals = 0;
-    while (is_digit(end)) ++end;
-    if (end < text.size() && text[end] == '.' && is_digit(end + 1))
-      for (++end; is_digit(end); ++end) ++decimals;
-    const bool negative = at > 0 && text[at - 1] == '-';
-    const double said = std::stod(text.substr(at, end - at)) * (negative ? -1 : 1);
-    const double unit = is_time && text.compare(end, 2, " s") == 0 ? 1000 : 1;
-    if (std::fabs(said * unit - value) <=
-        unit * 0.51 * std::pow(10, -double(decimals)) + 1e-5 * std::fabs(value))
-      return true;
-    at = end;
-  }
-  return false;
 }
 
 class Recheck {
@@ -155,20 +114,20 @@ class Recheck {
     } catch (const ExpressionError& error) {
       return say(name, error.message);
     }
-    check_measured(name, metric, expectation, *run);
-    check_words(name, *info, expectation, *run);
+    const Stored stored{name, *metric_of(metric), expectation, *run};
+    check_got(stored, found_);
     const Json& ok = expectation.at("ok");
     const std::optional<bool> met = is_met(expectation, condition, slowed);
-    if (ok.is_null()) return check_unknown(name, *metric_of(metric), expectation, *run, met);
+    if (ok.is_null()) return check_unknown(name, stored.metric, expectation, *run, met);
     if (const Numeric* numeric = std::get_if<Numeric>(&condition)) {
-      if (info->unit == Unit::kMilliseconds) check_time(name, metric, *numeric, expectation, *run);
-      if (!slowed) check_bound(name, *numeric, expectation, *run);
+      if (info->unit == Unit::kMilliseconds) check_time(stored, *numeric, found_);
+      if (!slowed) check_bound(stored, *numeric, found_);
     }
     if (met && *met != ok.get<bool>()) return contradict(name, expectation);
     if (!ok.get<bool>()) return;
-    std::string why = doubt_of(*metric_of(metric), *run);
+    std::string why = doubt_of(stored.metric, *run);
     if (const Numeric* numeric = std::get_if<Numeric>(&condition); numeric && why.empty())
-      why = missed_elsewhere(*metric_of(metric), *numeric, slowed, expectation, *run);
+      why = missed_elsewhere(stored.metric, *numeric, slowed, expectation, *run);
     if (!why.empty()) say(name, "is said to be met, but " + why);
   }
 
@@ -303,98 +262,6 @@ class Recheck {
     if (const Word* word = std::get_if<Word>(&condition))
       return (got.get<std::string>() == word->word) != word->negated;
     return holds(got, std::get<Text>(condition));
-  }
-
-  /// A time is the run's own, or, where the bound names `floor`, that of the fault that decides.
-  void check_time(const std::string& name, const std::string& metric, const Numeric& numeric,
-                  const Json& expectation, const Json& run) {
-    const Json& got = expectation.at("got_value");
-    const size_t dot = metric.find('.');
-    const std::string family = metric.substr(0, dot);
-    const Json::json_pointer value("/metrics/values/" + metric);
-    std::vector<Json> times;
-    if (run.contains(value)) {
-      times.push_back(run.at(value));
-    } else if (dot != std::string::npos &&
-               got.is_number()) {  // older results have no time there that never came
-      const Json::json_pointer of_all("/metrics/recovery/" + family + "/" + metric.substr(dot + 1));
-      if (run.contains(of_all)) times.push_back(run.at(of_all));
-    }
-    if (times.empty()) return;
-    const Json own = times.front();
-    if (names_floor(numeric.bound))
-      for (const Json& fault : run.at("faults"))
-        if (fault.at("sampled") == true && fault.contains(family)) times.push_back(fault.at(family));
-    const bool found = std::any_of(times.begin(), times.end(), [&](const Json& time) {
-      return got.is_number() && time.is_number() ? equal(got.get<double>(), time.get<double>())
-                                                 : got.is_number() == time.is_number();
-    });
-    if (!found) say(name, "got " + got.dump() + ", but the run's metrics say " + own.dump());
-  }
-
-  /// The bound follows from the run's own wake-up latency and limit, and from the floor of the run or a
-  /// fault.
-  void check_bound(const std::string& name, const Numeric& numeric, const Json& expectation,
-                   const Json& run) {
-    const Json& wanted = expectation.at("wanted_value");
-    if (!wanted.is_number() || run.contains("hosts")) return;  // between hosts the clocks widen it
-    const auto number = [&](const Json& json) {
-      return json.is_number() ? std::optional(json.get<double>()) : std::nullopt;
-    };
-    const Json& metrics = run.at("metrics");
-    std::vector<std::optional<double>> floors = {number(metrics.at("recovery").at("floor_ms"))};
-    if (names_floor(numeric.bound))
-      for (const Json& fault : run.at("faults"))
-        if (fault.at("sampled") == true) floors.push_back(number(fault.at("floor_ms")));
-    const bool follows = std::any_of(floors.begin(), floors.end(), [&](const std::optional<double>& floor) {
-      const auto bound = evaluate(numeric.bound, [&](Quantity quantity) {
-        if (quantity == Quantity::kFloor) return floor;
-        return quantity == Quantity::kWakeup ? number(metrics.at("recovery").at("wakeup_p99_ms"))
-                                             : number(metrics.at("throughput").at("limit"));
-      });
-      return bound && equal(*bound, wanted.get<double>());
-    });
-    if (!follows)
-      say(name, "is held against " + wanted.dump() + ", which '" +
-                    expectation.at("wanted").get<std::string>() + "' is not in this run");
-  }
-
-  /// What people read of it is the value that is judged.
-  void check_words(const std::string& name, const MetricInfo& info, const Json& expectation,
-                   const Json& run) {
-    const std::string got = expectation.at("got");
-    const Json &value = expectation.at("got_value"), detail = expectation.value("detail", Json());
-    const Json word = expectation.value("got_word", Json());
-    if (value.is_number() && !got.empty() && std::isdigit(static_cast<unsigned char>(got[0])) &&
-        !says_number(got, value.get<double>(), info.unit == Unit::kMilliseconds))
-      say(name, "says '" + got + "', but got " + value.dump());
-    const bool is_words = info.text || !info.words.empty();
-    if (is_words && (!value.is_null() || !expectation.at("wanted_value").is_null()))
-      say(name, "has numbers, but the metric is words");
-    if (!is_words && !word.is_null())
-      say(name, "got the word '" + word.dump() + "', but the metric is a number");
-    const bool one_of_words = word.is_string() && std::count(info.words.begin(), info.words.end(), word) > 0;
-    if (one_of_words && got.find(word.get<std::string>()) == std::string::npos)
-      say(name, "says '" + got + "', but got '" + word.get<std::string>() + "'");
-    if (detail.is_string() && detail != run.at("error"))
-      say(name, "its detail is '" + detail.get<std::string>() + "', which is not the run's error");
-  }
-
-  void check_measured(const std::string& name, const std::string& metric, const Json& expectation,
-                      const Json& run) {
-    if (metric == "outcome" && expectation.value("got_word", Json()).is_string() &&
-        expectation.at("got_word") != run.at("outcome") &&
-        !run.value("outcomes", Json::object()).contains(expectation.at("got_word").get<std::string>()))
-      say(name, "got '" + expectation.at("got_word").get<std::string>() + "', but the run's outcome is '" +
-                    run.at("outcome").get<std::string>() + "'");
-    const Json& got = expectation.at("got_value");
-    if (!got.is_number()) return;
-    for (const std::string& place : places_of(*metric_of(metric), run)) {
-      const Json::json_pointer pointer(place);
-      if (!run.contains(pointer) || !run.at(pointer).is_number()) continue;
-      if (run.at(pointer).get<double>() != got.get<double>())
-        return say(name, "got " + got.dump() + ", but the run's metrics say " + run.at(pointer).dump());
-    }
   }
 
   const Json& result_;
