@@ -170,6 +170,14 @@ bool is_rank_fault(const Scenario& scenario, const Firing& firing) {
   return firing.fault >= scenario.faults.size();
 }
 
+bool of_nic(const Scenario& scenario, const Firing& strike) {
+  return strike.t0_ns != 0 && !is_rank_fault(scenario, strike);
+}
+
+bool takes_away(const Scenario& scenario, const Firing& strike) {
+  return scenario.faults[strike.fault].kind->moves_traffic();
+}
+
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
   std::vector<Firing> strikes;
   for (const Firing& firing : job.firings) {

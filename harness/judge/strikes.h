@@ -12,6 +12,12 @@ namespace r2bench {
 
 bool is_rank_fault(const Scenario& scenario, const Firing& firing);
 
+/// It took effect, and not on a process.
+bool of_nic(const Scenario& scenario, const Firing& strike);
+
+/// It takes ports or queue pairs away, it does not only slow them. Not of a rank fault.
+bool takes_away(const Scenario& scenario, const Firing& strike);
+
 /// One Firing per strike, in order of the firings and within each in order of time. A firing that struck once
 /// or never stays as it is. A strike of a queue pair that was not healed ends, as far as the NIC's bandwidth
 /// goes (`back_ns`), when the first channel on that NIC has failed back.
