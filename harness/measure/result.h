@@ -277,8 +277,7 @@ struct ModeResult {
   std::string incomplete;   ///< why not all planned faults were struck; else empty. Makes a verdict unknown
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
   uint64_t witnesses_lost = 0;  ///< FaultBoard::witnesses_lost(); > 0 makes a verdict unknown
-  size_t faults_added =
-      0;  ///< on the board, not the scenario's: `r2bench inject`; > 0 makes a verdict unknown
+  size_t faults_added = 0;      ///< by `r2bench inject`; > 0 makes a verdict unknown
   /// Of faults with `repeat`, in a job that ended well or was cut short: rounds that the injector fired, and
   /// those whose effect is in its records. Fewer seen make a verdict unknown.
   size_t rounds_fired = 0, rounds_seen = 0;

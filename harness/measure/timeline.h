@@ -102,10 +102,10 @@ struct FaultWindow {
   /// What the rate is held against, from t0 on, in order of time; the first holds at t0. A limit of 0 cannot
   /// be met.
   std::vector<LimitStep> limits;
-  std::vector<OtherStrike> later;  ///< that take something away or may break a path, in order of time
-  std::vector<OtherStrike>
-      earlier;              ///< that take something away, up to t0; asked only if this one only slows
-  double operation_ms = 0;  ///< a whole operation before the fault; 0: there was none
+  /// In order of time: later ones that take something away or may break a path; and those up to t0 that take
+  /// something away, asked only if this one only slows.
+  std::vector<OtherStrike> later, earlier;
+  double operation_ms = 0;            ///< a whole operation before the fault; 0: there was none
   uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
 };
 

@@ -102,10 +102,10 @@ int destroy_srq(ibv_srq* ibsrq) {
   if (runtime.is_forked_copy()) return 0;
   runtime.remove_srq(*srq);
   forget_async_events(*srq);
-  // A holder of one of its QPs may have been stopped right before it claims a request.
+  // A holder of one of its QPs may have been stopped right before it claims a request: then its ring and slot
+  // stay taken until this process ends.
   const auto of_it = [&](const QpSlot& qp) { return qp.srq == srq->slot + 1; };
-  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(),
-                                 of_it)) {  // else its ring and slot stay taken until this process ends
+  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) {
     free_pages(runtime.fabric(), runtime.self(), srq->shared->ring, ring_bytes(*srq->shared));
     srq->shared->owner.store(0);
   }
