@@ -7,7 +7,7 @@
 #include "faultinject/plan/plan.h"
 #include "harness/base/revision.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/exec_options.h"
+#include "harness/cli/exec_command_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/subcommands.h"
 #include "harness/control/control_socket.h"

@@ -8,7 +8,7 @@
 #include "harness/cli/change_options.h"
 #include "harness/cli/compare_options.h"
 #include "harness/cli/doctor_options.h"
-#include "harness/cli/exec_options.h"
+#include "harness/cli/exec_command_options.h"
 #include "harness/cli/run_options.h"
 #include "harness/cli/sim_options.h"
 
@@ -271,10 +271,10 @@ Subcommand add_env(CLI::App& app) {
 }
 
 Subcommand add_exec(CLI::App& app, const std::vector<std::string>& foreign) {
-  const auto options = std::make_shared<ExecOptions>();
+  const auto options = std::make_shared<ExecCommandOptions>();
   options->add_to(app);
   return subcommand(options->command, options,
-                    [&foreign](ExecOptions& given, const Runner&, const Console& console) {
+                    [&foreign](ExecCommandOptions& given, const Runner&, const Console& console) {
                       given.arguments.command = foreign;
                       return exec_command(given.finished(), console);
                     });

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """No folders of the sources include each other in a circle, and harness/README.md says what its packages include:
-reads every #include outside tests. Tests include no package of the harness that includes theirs.
+reads every #include outside tests. Tests include no package of the harness that includes theirs. No two classes have
+the same name in the same namespace: a program that links both may run one's inline functions on the other.
 
     rooms_test.py REPOSITORY"""
 import collections
@@ -31,6 +32,37 @@ def includes(repository, tests=False):
                 if os.path.dirname(header) != folder and (tests or not TEST.search(header)):
                     found[folder][os.path.dirname(header)].append(f'{name} includes {header}')
     return found
+
+
+CLASS = re.compile(r'^(?:template\b.*> *)?(?:struct|class|union|enum|enum class) +(\w+)(?: +final)?(?: *:[^:;{][^;{]*)? *\{', re.MULTILINE)
+NAMESPACE = re.compile(r'^(?:inline )?namespace *([\w:]*) *\{$|^\} *// *namespace')
+
+
+def classes_of(name, text):
+    """Each class outside functions, classes and anonymous namespaces: (its whole name, file:line)."""
+    around = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if border := NAMESPACE.match(line):
+            if line[0] == '}':
+                around.pop()
+            else:
+                around.append(border[1])
+        elif (found := CLASS.match(line)) and '' not in around:
+            yield '::'.join([*around, found[1]]), f'{name}:{number}'
+
+
+def same_names(repository):
+    """Classes that are defined twice outside tests."""
+    places = collections.defaultdict(list)
+    for tree in TREES:
+        for path in sorted((repository / tree).rglob('*')):
+            name = path.relative_to(repository).as_posix()
+            if path.suffix in ('.h', '.cc') and not TEST.search(name):
+                for whole, place in classes_of(name, path.read_text()):
+                    places[whole].append(place)
+    if len(places) < 300:
+        sys.exit(f'only {len(places)} classes in {repository}')
+    return [f"{whole} is defined {len(where)} times: {', '.join(where)}" for whole, where in sorted(places.items()) if len(where) > 1]
 
 
 def reached(graph, start):
@@ -95,6 +127,9 @@ def main():
     sample = {'harness/b': {'harness/a': ['']}}
     if len(list(tests_upward(sample, {'harness/a/testing': {'harness/b': ['x']}}))) != 1 or list(tests_upward(sample, {'harness/b': {'harness/a/testing': ['x']}})):
         sys.exit('only the upward include of the sample should be found')
+    sample = 'namespace a {\nstruct X {\n};\nclass Y;\nclass Z final : public X {\nnamespace {\nstruct Hidden {\n}  // namespace\n}  // namespace a\nenum class E : int {'
+    if list(classes_of('f', sample)) != [('a::X', 'f:2'), ('a::Z', 'f:5'), ('E', 'f:10')]:
+        sys.exit(f"of the sample's classes these were found: {list(classes_of('f', sample))}")
     graph = includes(pathlib.Path(sys.argv[1]))
     if len(graph) < 20:
         sys.exit(f'only {len(graph)} folders with includes in {sys.argv[1]}')
@@ -113,6 +148,9 @@ def main():
         status = 1
         print(line)
     for line in unlike_the_table(pathlib.Path(sys.argv[1]), graph):
+        status = 1
+        print(line)
+    for line in same_names(pathlib.Path(sys.argv[1])):
         status = 1
         print(line)
     if status == 0:

@@ -15,7 +15,7 @@ class Option;
 
 namespace r2bench {
 
-struct ExecOptions {
+struct ExecCommandOptions {
   ExecArguments arguments;
   CLI::App* command = nullptr;
 

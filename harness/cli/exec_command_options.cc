@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/cli/exec_options.h"
+#include "harness/cli/exec_command_options.h"
 
 #include <CLI/CLI.hpp>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace r2bench {
 
-void ExecOptions::add_to(CLI::App& app) {
+void ExecCommandOptions::add_to(CLI::App& app) {
   command = app.add_subcommand("exec",
                                "Run any program on a node of a shared fabric, with the injector preloaded:\n"
                                "r2bench exec [OPTIONS] -- PROGRAM [ARGUMENTS]");
@@ -47,7 +47,7 @@ void ExecOptions::add_to(CLI::App& app) {
   command->add_flag("--quiet", arguments.quiet, "Do not print the fabric's name");
 }
 
-ExecArguments ExecOptions::finished() {
+ExecArguments ExecCommandOptions::finished() {
   WantedShape& wanted = arguments.wanted;
   if (has_fabric_->count() > 0) wanted.kind = fabric_;
   if (has_nodes_->count() > 0) wanted.nodes = nodes_;
