@@ -51,12 +51,15 @@ class FarQpError : public Fault {
     for (QueuePair* qp :
          chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
       attempt(context, *qp, now);
+    done_ = tried_ns_ != 0;
   }
 
   void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
     if (!done_ && !struck_.contains(qp.serial) && qp.reliable && qp.connected &&
-        qp.life == QueuePair::Life::kWhole && mine(context, qp) && entry().takes_opcode(sent.opcode))
+        qp.life == QueuePair::Life::kWhole && mine(context, qp) && entry().takes_opcode(sent.opcode)) {
       attempt(context, qp, now);
+      done_ = true;
+    }
     strike_if_marked(context, qp, now);
   }
 
@@ -88,7 +91,6 @@ class FarQpError : public Fault {
       context.wake_everybody();  // tick() waits for the strike
     }
     if (by_traffic(entry())) {
-      done_ = true;
       const NicAddress target = here ? NicAddress{context.node(), context.nic()} : *qp.peer;
       if (!claim_nic(context, *this, target.node, target.nic)) return;
     }
@@ -127,7 +129,7 @@ class FarQpError : public Fault {
     if (strike(context, qp, now)) struck_far_end(context, now);
   }
 
-  bool done_ = false;
+  bool done_ = false;                    // in this round: what is made later is left alone
   uint64_t tried_ns_ = 0;                // in this round; 0: not yet
   std::unordered_set<uint64_t> struck_;  // in this round; by serial
 };

@@ -308,6 +308,56 @@ TEST_F(QpErrorTest, posts_on_a_broken_queue_pair_use_up_no_round) {
   EXPECT_EQ(count(id, Effect::kQpToErr), 3u);
 }
 
+// As with the target's own end: what is connected after the strike was not there when it happened.
+TEST_F(QpErrorTest, a_queue_pair_made_after_the_strike_at_the_far_end_is_left_alone) {
+  for (const char* side : {"remote", "both"}) {
+    const uint32_t id = arm("{target: node0/nic0, qp: all, kind: qp_error, side: " + std::string(side) + "}");
+    if (a == nullptr) start();
+    const int first = a->make_qp(), later = a->make_qp();
+    b->make_qp(), b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, first, *b, first));
+    board.fire(id);
+    ASSERT_TRUE(eventually([&] { return b->qp_state(first) == kErr; })) << side;
+    ASSERT_NO_FATAL_FAILURE(connect(*a, later, *b, later));
+    for (int i = 1; i <= 2; i++) {
+      a->must("post " + std::to_string(later) + " write " + std::to_string(i) + " 8 0");
+      EXPECT_EQ(a->poll(later, 1, 10000).at(0).status, kSuccess) << side;
+    }
+    EXPECT_FALSE(eventually([&] { return b->qp_state(later) == kErr; }, 200)) << side;
+    board.heal(id);
+  }
+}
+
+// The one whose post meets the trigger is struck at once, the other by the injector's thread.
+TEST_F(QpErrorTest, a_round_lasts_until_a_process_has_struck_at_each_of_its_nics) {
+  a = &agent("node0", "0"), b = &agent("node1", "1");
+  b->open();
+  std::string gids[2];
+  for (const int nic : {0, 1}) {
+    a->open(nic);
+    gids[nic] = a->gid;
+    a->make_qp(), b->make_qp();
+  }
+  for (int time = 0; time < 10; time++) {
+    for (const int nic : {0, 1}) {
+      a->gid = gids[nic];
+      ASSERT_NO_FATAL_FAILURE(connect(*a, nic, *b, nic));
+    }
+    const uint32_t id = arm("{target: 'node0/nic[0-1]', qp: all, kind: qp_error, at: {wr: 3}, repeat: 2}");
+    a->must("create_cq");  // its process knows the fault from here on
+    for (int i = 1; i <= 3; i++) {
+      a->must("post 1 write " + std::to_string(i) + " 8 0");
+      EXPECT_EQ(a->poll(1, 1, 10000).at(0).status, i == 3 ? kFlushed : kSuccess) << time;
+    }
+    EXPECT_TRUE(eventually([&] { return board.state(id).rounds == 1; })) << time;
+    EXPECT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; })) << time;
+    EXPECT_EQ(count(id, Effect::kQpToErr), 2u) << time;
+    board.heal(id);
+    for (const int qp : {0, 1})
+      for (Agent* each : {a, b}) each->must("reset " + std::to_string(qp));
+  }
+}
+
 // Two processes on one NIC, or on two.
 class RoundsOfTwoTest : public QpErrorTest {
  protected:

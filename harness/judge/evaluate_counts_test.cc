@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/judge/evaluate.h"
+#include "harness/judge/held_up.h"
 #include "harness/judge/pool.h"
 #include "harness/judge/verdict.h"
 
@@ -472,6 +473,24 @@ TEST_F(Pool, the_rate_is_the_mean_and_the_noise_floor_the_worst) {
   EXPECT_DOUBLE_EQ(all.wakeup_ms.p99, 9);
   EXPECT_EQ(all.wakeup_ms.n, 2u);
   EXPECT_DOUBLE_EQ(all.wakeup_p99_ms, 1.5);
+}
+
+TEST_F(Pool, one_job_that_something_else_held_up_is_not_hidden_by_the_others) {
+  ModeResult kind = job({1}), busy = job({1});
+  for (ModeResult* each : {&kind, &busy}) {
+    each->throughput = {.before_gbps = 3.9, .after_gbps = 1.95, .retained = 0.5, .limit = 0.5};
+    each->throughput.rounds = each->throughput.rounds_measured = each->throughput.rounds_settled = 1;
+    each->throughput.ports_gbps = 4;
+  }
+  EXPECT_EQ(held_up(pool({&kind, &busy, &kind}).throughput), "");
+  busy.throughput.retained = 0.67;
+  EXPECT_LT(pool({&kind, &busy, &kind, &kind}).throughput.retained, 0.55);
+  EXPECT_NE(held_up(pool({&kind, &busy, &kind, &kind}).throughput).find("1.34 times the limit"),
+            std::string::npos);
+  busy.throughput.retained = 0.5;
+  busy.throughput.before_gbps = 3.3;
+  EXPECT_NE(held_up(pool({&kind, &kind, &busy}).throughput).find("3.30 were delivered in one of its jobs"),
+            std::string::npos);
 }
 
 // A fault that no job survives twice: each job has one, and all count.

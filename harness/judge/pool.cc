@@ -62,6 +62,11 @@ Throughput mean_of(const std::vector<const ModeResult*>& jobs) {
     mean.after_gbps += t.after_gbps * double(t.rounds_measured);
     mean.retained += t.retained * double(t.rounds_measured);
     limits += t.limit * double(t.rounds);
+    if (t.before_gbps > 0)
+      mean.least_before_gbps =
+          mean.least_before_gbps > 0 ? std::min(mean.least_before_gbps, t.before_gbps) : t.before_gbps;
+    if (t.rounds_measured > 0 && t.limit > 0)
+      mean.most_of_limit = std::max(mean.most_of_limit, t.retained / t.limit);
     const size_t unsettled = t.rounds_measured - t.rounds_settled;
     if (unsettled > 0)
       mean.worst_unsettled =

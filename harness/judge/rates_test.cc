@@ -234,6 +234,22 @@ TEST_F(Evaluate, a_rate_that_does_not_come_back_is_measured_where_it_should_have
   EXPECT_DOUBLE_EQ(t.limit, 0.5);
 }
 
+TEST_F(Evaluate, a_rate_that_comes_back_after_the_window_has_begun_has_not_settled) {
+  run(1000, 1500, 100, 10);
+  operation(1500, 2700);
+  deliver(0, 1500, 1550, 10, 0);
+  deliver(1, 1500, 1550, 10, 1);
+  job.record.fences.push_back({at(1560), 1, 0, 0u, "completion"});
+  deliver(1, 2500, 2700, 20, 1);  // 945 ms after the strike; the window begins after 800 ms
+  deliver(0, 2500, 2700, 20, 1);
+  run(2700, 5500, 200, 20, 1);
+  strike(1555);
+  const ModeResult evaluated = result();
+  EXPECT_NEAR(evaluated.recover_ms.max, 965, 25);
+  EXPECT_EQ(evaluated.throughput.rounds_measured, 1u);
+  EXPECT_EQ(evaluated.throughput.rounds_settled, 0u);
+}
+
 TEST_F(Evaluate, a_rate_that_was_back_and_fell_again_is_that_of_the_fixed_window) {
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2300);

@@ -224,6 +224,21 @@ TEST_F(SeveralFaults, a_recovery_after_a_further_strike_is_held_against_what_tha
   EXPECT_EQ(evaluated.faults_unrecovered, 0u);
 }
 
+// nic1 is slow, and heals long before nic0 does, whose loss is the round's last strike.
+TEST_F(SeveralFaults, the_retained_rate_is_that_of_the_time_in_which_the_same_nics_are_left) {
+  scenario.fabric.nodes = 2;
+  scenario.faults = {fault("throttle", "node1/nic1", kGbit / 2), fault("port_down")};
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 3500);
+  run(3500, 9000, 100, 10, 1);
+  strike(1550, 0).healed_ns = at(3500);
+  strike(1555, 1);
+  const Throughput t = result().throughput;
+  EXPECT_EQ(t.rounds_measured, 1u) << t.why_not;
+  EXPECT_NEAR(t.retained, 0.5, 0.01) << "not the mean of that and of the time after it";
+}
+
 // A queue pair is replaced on its own NIC: what is retained is what the backup carried until then.
 TEST_F(SeveralFaults, a_queue_pair_takes_its_nic_away_until_its_channel_is_back) {
   scenario.fabric.nodes = 2;

@@ -63,6 +63,9 @@ struct Throughput {
   double bound_ms = 0;         ///< open time from the last strike to the window, the longest of all rounds
   std::string why_not;         ///< why a round was not measured; empty when all were
   double ports_gbps = 0;       ///< what the ports carry at best without a fault; 0: their rate is no limit
+  /// Of several jobs, the least `before_gbps` and the largest `retained` / `limit`; 0: there was one job, or
+  /// none of it was measured.
+  double least_before_gbps = 0, most_of_limit = 0;
   bool settled() const { return rounds > 0 && rounds_settled == rounds; }
 };
 

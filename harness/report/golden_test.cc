@@ -133,6 +133,15 @@ TEST(Golden, events) {
   expect_golden("events.jsonl", written(EventsReporter(), sample_scenario(), sample_result()));
 }
 
+TEST(Events, of_a_log_that_was_cut_the_last_line_says_how_many_are_left_out) {
+  RunResult result = sample_result();
+  result.modes.resize(1);
+  const std::string whole = written(EventsReporter(), sample_scenario(), result);
+  result.modes[0].events_left_out = 3;
+  EXPECT_EQ(written(EventsReporter(), sample_scenario(), result),
+            whole + "{\"mode\":\"" + result.modes[0].mode + "\",\"event\":\"events_left_out\",\"a\":3}\n");
+}
+
 TEST(Terminal, colours_change_nothing_but_colours) {
   std::string text = written(TerminalReporter({true, 110}), sample_scenario(), sample_result());
   for (size_t at = text.find('\033'); at != std::string::npos; at = text.find('\033')) {

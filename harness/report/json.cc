@@ -111,20 +111,23 @@ OrderedJson correctness_of(const Correctness& c) {
 OrderedJson throughput_of(const Throughput& t) {
   const bool measured = t.rounds_measured > 0;
   const std::string held = held_up_at_faults(t);
-  return {{"before_gbps", t.before_gbps},
-          {"after_gbps", when(measured, t.after_gbps)},
-          {"retained", when(measured, t.retained)},
-          {"limit", t.limit},
-          {"settled", t.settled()},
-          {"rounds",
-           {{"of", t.rounds},
-            {"measured", t.rounds_measured},
-            {"settled", t.rounds_settled},
-            {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
-            {"why_not", t.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(t.why_not)}}},
-          {"bound_ms", when(t.rounds > 0, t.bound_ms)},
-          {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)},
-          {"held_up", held.empty() ? OrderedJson(nullptr) : OrderedJson(held)}};
+  OrderedJson json = {{"before_gbps", t.before_gbps},
+                      {"after_gbps", when(measured, t.after_gbps)},
+                      {"retained", when(measured, t.retained)},
+                      {"limit", t.limit},
+                      {"settled", t.settled()},
+                      {"rounds",
+                       {{"of", t.rounds},
+                        {"measured", t.rounds_measured},
+                        {"settled", t.rounds_settled},
+                        {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
+                        {"why_not", t.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(t.why_not)}}},
+                      {"bound_ms", when(t.rounds > 0, t.bound_ms)},
+                      {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)},
+                      {"held_up", held.empty() ? OrderedJson(nullptr) : OrderedJson(held)}};
+  if (t.rounds > 0 && t.least_before_gbps > 0) json["least_before_gbps"] = t.least_before_gbps;
+  if (t.most_of_limit > 0) json["most_of_limit"] = t.most_of_limit;
+  return json;
 }
 
 OrderedJson restored_of(const Restored& r) {

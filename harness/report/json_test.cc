@@ -96,6 +96,11 @@ TEST(ResultJson, says_which_rates_the_ports_did_not_limit) {
   result.modes[1].throughput.retained = 0.67;
   EXPECT_NE(held_up().get<std::string>().find("more was retained than the remaining NICs can carry"),
             std::string::npos);
+  result.modes[1].throughput.retained = 0.5;
+  EXPECT_TRUE(held_up().is_null());
+  result.modes[1].throughput.least_before_gbps = 6.7;  // of one of several jobs
+  result.modes[1].throughput.most_of_limit = 1;
+  EXPECT_NE(held_up().get<std::string>().find("6.70 were delivered in one of its jobs"), std::string::npos);
   result.modes[1].throughput.rounds = 0;
   EXPECT_TRUE(held_up().is_null()) << "no fault struck a NIC";
 }

@@ -68,6 +68,8 @@ Throughput read_throughput(const Json& json) {
   t.why_not = text_or_empty(rounds, "why_not");
   t.bound_ms = number_or(json, "bound_ms");
   t.ports_gbps = number_or(json, "ports_gbps");
+  t.least_before_gbps = number_or(json, "least_before_gbps");
+  t.most_of_limit = number_or(json, "most_of_limit");
   return t;
 }
 

@@ -33,7 +33,9 @@ ModeResult rates_of(const Json& run) {
                      .limit = number("limit"),
                      .rounds = rounds.value("of", size_t{0}),
                      .rounds_measured = rounds.value("measured", size_t{0}),
-                     .ports_gbps = number("ports_gbps")};
+                     .ports_gbps = number("ports_gbps"),
+                     .least_before_gbps = number("least_before_gbps"),
+                     .most_of_limit = number("most_of_limit")};
   return mode;
 }
 

@@ -223,19 +223,27 @@ TEST(Rate, a_port_whose_work_waits_for_a_busy_one_carries_its_rate_and_no_more) 
   }
   for (auto& s : senders) s->wire().send('g');
   pass(100);
-  for (int i = 0; i < 4; ++i) {
-    const auto read = [&](std::size_t node, bool rx) {
-      const PortCounters counters = fabric.counters(node, 0);
-      return static_cast<double>(rx ? counters.rx_bytes : counters.tx_bytes) * 8;
-    };
-    const std::uint64_t t0 = now_ns();
-    const double out0 = read(0, false), in0 = read(1, true), beside0 = read(2, true);
+  const auto gbits = [&](std::size_t node, bool rx) {
+    const PortCounters counters = fabric.counters(node, 0);
+    return static_cast<double>(rx ? counters.rx_bytes : counters.tx_bytes) * 8 / 1e9;
+  };
+  struct Line {
+    std::size_t node;
+    bool rx;
+    double rate, begin;
+  } lines[] = {{0, false, 1.0, 0}, {1, true, 1.0, 0}, {2, true, 0.75, 0}};
+  const std::uint64_t t0 = now_ns();
+  for (Line& line : lines) line.begin = gbits(line.node, line.rx);
+  // All that was carried since the beginning: a copy that a busy machine makes late is missing at one look,
+  // and is made up for by the next, whereas a port that carries too little or too much drifts away.
+  for (int look = 1; look <= 6; ++look) {
     pass(500);
-    const double out1 = read(0, false), in1 = read(1, true), beside1 = read(2, true);
-    const auto ns = static_cast<double>(now_ns() - t0);
-    EXPECT_NEAR((out1 - out0) / ns, 1.0, 0.06) << i;
-    EXPECT_NEAR((in1 - in0) / ns, 1.0, 0.06) << i;
-    EXPECT_NEAR((beside1 - beside0) / ns, 0.75, 0.06) << i;
+    for (const Line& line : lines) {
+      const double carried = gbits(line.node, line.rx) - line.begin;
+      const double seconds = static_cast<double>(now_ns() - t0) / 1e9;
+      EXPECT_NEAR(carried, line.rate * seconds, 0.12)
+          << "node" << line.node << " after " << seconds << " s, in Gbit";
+    }
   }
 }
 

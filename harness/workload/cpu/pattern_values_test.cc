@@ -103,7 +103,7 @@ class Caught : public testing::TestWithParam<std::tuple<DataType, Reduction, uin
     if (const int most = largest_exact_sum(data().type); most > 0 && most <= int(data().ranks)) return true;
     return int(data().ranks) > most_ranks(data().type, data().reduction);
   }
-  double least_share() const {
+  double least_share(size_t shift) const {
     const bool few = data().ranks <= 8, byte = element_size(data().type) == 1;
     const bool whole = data().type == DataType::kInt8 || data().type == DataType::kUint8 ||
                        data().type == DataType::kInt32 || data().type == DataType::kUint64;
@@ -112,7 +112,8 @@ class Caught : public testing::TestWithParam<std::tuple<DataType, Reduction, uin
       case Reduction::kSum:
         return 0.99;
       case Reduction::kAvg:
-        if (element_size(data().type) == 2 && !few && (data().ranks & (data().ranks - 1)) != 0) return 0.93;
+        if (element_size(data().type) == 2 && !few && (data().ranks & (data().ranks - 1)) != 0)
+          return shift % (1 << 28) == 0 && shift != 0 ? 0.84 : 0.93;  // elements so far apart are alike
         [[fallthrough]];
       case Reduction::kPremulSum:
         return !byte ? 0.99 : few ? 0.96 : 0.93;
@@ -131,14 +132,15 @@ TEST_P(Caught, of_a_stale_or_shifted_result_as_much_differs_as_is_stated) {
   std::vector<uint32_t> ranks(data().ranks);
   for (uint32_t rank = 0; rank < data().ranks; ++rank) ranks[rank] = rank;
   std::vector<char> result(kWindow * element_size(data().type));
-  for (const size_t shift : {0, 1, 50549})
+  for (const size_t shift : {0, 1, 50549, 1 << 28})
     for (const uint64_t operation : {300, 299, 236}) {
+      if (shift == 1 << 28 && operation != 300) continue;
       fill_sums(data(), result.data(), shift, kWindow, ranks, operation);
       const uint64_t differ = count_wrong_sums(data(), result.data(), 0, kWindow, {data().ranks}, 300);
       if (shift == 0 && operation == 300)
         EXPECT_EQ(differ, 0u);
       else
-        EXPECT_GE(double(differ) / kWindow, least_share())
+        EXPECT_GE(double(differ) / kWindow, least_share(shift))
             << "shifted by " << shift << ", " << 300 - operation << " operations old";
     }
 }
