@@ -14,7 +14,12 @@ Buffers::Buffers(const Plan& plan)
     : plan_(plan),
       bytes_(plan.channels.size() * 2 * kSlots * kSlotBytes + 64),
       memory_(static_cast<uint8_t*>(std::calloc(bytes_, 1))),
-      open_(plan.channels.size() * 2 * kSlots) {}
+      open_(plan.channels.size() * 2 * kSlots),
+      sizes_(plan.channels.size()) {
+  for (size_t channel = 0; channel < sizes_.size(); ++channel)
+    for (int message = 0; message <= plan.channels[channel].messages; ++message)
+      sizes_[channel].push_back(draw_size(channel, message));
+}
 
 uint8_t* Buffers::slot(size_t channel, bool sender, int message) const {
   return memory_.get() + index(channel, sender, message) * kSlotBytes;
@@ -24,7 +29,9 @@ int& Buffers::open(size_t channel, bool sender, int message) {
   return open_[index(channel, sender, message)];
 }
 
-uint32_t Buffers::size_of(size_t channel, int message) const {
+uint32_t Buffers::size_of(size_t channel, int message) const { return sizes_[channel][size_t(message)]; }
+
+uint32_t Buffers::draw_size(size_t channel, int message) const {
   Random random(plan_.seed ^ (channel << 32) ^ uint64_t(message) << 8);
   const uint32_t most = plan_.channels[channel].most_bytes;
   return random.chance(10) ? 0 : random.chance(30) ? most : uint32_t(random.below(most + 1));

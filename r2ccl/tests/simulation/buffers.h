@@ -40,6 +40,7 @@ class Buffers {
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };
+  uint32_t draw_size(size_t channel, int message) const;
   uint64_t first_word(size_t channel, int message) const {
     return (plan_.seed + channel * 1000003 + uint64_t(message)) * 0x9e3779b97f4a7c15;
   }
@@ -51,6 +52,7 @@ class Buffers {
   const size_t bytes_;
   const std::unique_ptr<uint8_t, Free> memory_;
   std::vector<int> open_;
+  std::vector<std::vector<uint32_t>> sizes_;  // of each channel's messages
 };
 
 }  // namespace r2ccl::simulation

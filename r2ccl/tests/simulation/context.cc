@@ -28,8 +28,8 @@ void Context::switch_to(Context& to) {
 
 #else
 
-// Registers that a called function keeps go onto the stack that is left, and come from the other. (All run with
-// the same modes of floating-point arithmetic.)
+// Registers that a called function keeps go onto the stack that is left, and come from the other. (All run
+// with the same modes of floating-point arithmetic.)
 extern "C" void r2ccl_simulation_switch(void** left, void* entered);
 asm(R"(
   .text
@@ -57,8 +57,8 @@ r2ccl_simulation_switch:
 
 namespace r2ccl::simulation {
 
-// As if a function had been about to call `entry`: six registers, where it begins, and no address to return to,
-// so that the stack is aligned as at the begin of any function.
+// As if a function had been about to call `entry`: six registers, where it begins, and no address to return
+// to, so that the stack is aligned as at the begin of any function.
 void Context::begin(void* stack, size_t bytes, void (*entry)()) {
   const uintptr_t top = (uintptr_t(stack) + bytes) & ~uintptr_t{15};
   auto* const words = reinterpret_cast<uintptr_t*>(top) - 8;

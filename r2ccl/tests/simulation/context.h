@@ -6,7 +6,8 @@
 #include <cstddef>
 
 #if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define R2CCL_SIMULATION_JUMPS  // elsewhere, and where a sanitizer must know of it: by makecontext() and longjmp()
+#define R2CCL_SIMULATION_JUMPS  // elsewhere, and where a sanitizer must know of it: by makecontext() and
+                                // longjmp()
 #include <setjmp.h>
 #include <ucontext.h>
 #endif

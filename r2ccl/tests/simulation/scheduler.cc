@@ -24,8 +24,8 @@ Fiber* Scheduler::spawn(int process, std::function<void()> body) {
   fiber->process = process;
   fiber->body = std::move(body);
   if (free_stacks_.empty()) {
-    fiber->stack =
-        mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    fiber->stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fiber->stack == MAP_FAILED) std::abort();
   } else {
     fiber->stack = free_stacks_.back();

@@ -72,7 +72,7 @@ void System::changed(int fd) {
   File* file = find(fd);
   if (!file) return;
   for (const int number : epolls_)
-    if (File* other = find(number); other && other->watched.count(fd)) {
+    if (File* other = find(number); other && other->watches(fd)) {
       other->look = true;
       if (other->waiting) scheduler().wake(other->waiting);
     }
@@ -82,7 +82,7 @@ void System::close(int fd) {
   File* file = find(fd);
   if (!file) return;
   for (const int number : epolls_)
-    if (File* other = find(number)) other->watched.erase(fd);
+    if (File* other = find(number)) other->forget(fd);
   if (file->kind == File::Kind::kListener)
     for (const int stream : std::deque<int>(file->accepted)) close(stream);
   const int peer = file->kind == File::Kind::kStream ? file->peer : -1;
@@ -377,15 +377,18 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
   File* file = kernel().find(epoll);
   if (!file || !kernel().find(fd)) return failed(EBADF);
   if (operation == EPOLL_CTL_DEL) {
-    file->watched.erase(fd);
+    file->forget(fd);
     return 0;
   }
-  const bool known = file->watched.count(fd) > 0;
-  if (known != (operation == EPOLL_CTL_MOD)) return failed(known ? EEXIST : ENOENT);
+  epoll_event* const known = file->watches(fd);
+  if ((known != nullptr) != (operation == EPOLL_CTL_MOD)) return failed(known ? EEXIST : ENOENT);
   if (!known && kernel().find(fd)->kind == File::Kind::kStream && file->process == kernel().scarce &&
       ++kernel().asked_for_room % 2 == 0)
     return failed(ENOSPC);
-  file->watched[fd] = *event;
+  if (known)
+    *known = *event;
+  else
+    file->watch(fd, *event);
   kernel().changed(fd);
   return 0;
 }
