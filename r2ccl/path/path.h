@@ -149,6 +149,8 @@ class Path {
   void prove(uint64_t now) { probe(now, kProofBytes); }
   ProbeState poll_probe(uint64_t now);
   ProbeState probe_state() const { return probe_state_; }
+  /// Of a probe, wanted or not: only then poll_probe() finds anything.
+  bool awaits_answer() const { return probe_outstanding_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
   /// How long the answer took that came last, if it was not told yet and says something: a queue pair that
   /// has waited for `resend_ns` sends again, and what then comes back may be the answer to that.

@@ -13,7 +13,7 @@ constexpr uint64_t kStep = 0xd1342543de82ef95;  // between the words of a messag
 Buffers::Buffers(const Plan& plan)
     : plan_(plan),
       bytes_(plan.channels.size() * 2 * kSlots * kSlotBytes + 64),
-      memory_(static_cast<uint8_t*>(std::calloc(bytes_, 1))),
+      memory_(new uint8_t[bytes_]),
       open_(plan.channels.size() * 2 * kSlots),
       sizes_(plan.channels.size()) {
   for (size_t channel = 0; channel < sizes_.size(); ++channel)

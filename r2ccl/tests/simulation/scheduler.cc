@@ -21,6 +21,7 @@ bool simulating() { return g_running; }
 Fiber* Scheduler::spawn(int process, std::function<void()> body) {
   fibers_.push_back(std::make_unique<Fiber>());
   Fiber* fiber = fibers_.back().get();
+  fiber->number = uint32_t(fibers_.size() - 1);
   fiber->process = process;
   fiber->body = std::move(body);
   if (free_stacks_.empty()) {
@@ -31,9 +32,10 @@ Fiber* Scheduler::spawn(int process, std::function<void()> body) {
     fiber->stack = free_stacks_.back();
     free_stacks_.pop_back();
   }
-  fiber->context.begin(fiber->stack, kStackBytes, &Scheduler::enter);
+  fiber->context.begin(fiber->stack, kStackBytes, &Scheduler::begin);
   fiber->waiting = true;
-  queue_.push({now_, sequence_++, fiber, fiber->turn});
+  fiber->waits_since = sequence_;
+  enter(now_, fiber->number << 1 | kIsFiber);
   return fiber;
 }
 
@@ -47,7 +49,7 @@ uint32_t Scheduler::free_action() {
   return slot;
 }
 
-void Scheduler::enter() {
+void Scheduler::begin() {
   Fiber* fiber = scheduler().current_;
   fiber->body();
   fiber->body = nullptr;
@@ -61,18 +63,17 @@ void Scheduler::enter() {
 Fiber* Scheduler::next() {
   current_ = nullptr;
   while (!is_over()) {
-    Event event = queue_.pop();
+    const EventQueue::Event event = queue_.pop();
     now_ = event.when;
-    Fiber* const fiber = event.fiber;
-    if (!fiber) {
-      Action& action = actions_[event.what];
+    const uint32_t number = event.what >> 1;
+    if (event.what & kIsAction) {
+      Action& action = actions_[number];
       action.carry_out(action.what);
-      free_actions_.push_back(uint32_t(event.what));
-    } else if (fiber->waiting && event.what == fiber->turn) {
+      free_actions_.push_back(number);
+    } else if (Fiber* const fiber = fibers_[number].get();
+               fiber->waiting && event.sequence >= fiber->waits_since) {
       if (const Time stopped = stopped_[size_t(fiber->process)]; stopped > now_) {
-        event.when = stopped;
-        event.sequence = sequence_++;
-        queue_.push(event);
+        enter(stopped, event.what);
         continue;
       }
       fiber->waiting = false;
@@ -92,15 +93,17 @@ void Scheduler::go_on(Fiber* self) {
 void Scheduler::sleep(Time ns) {
   Fiber* fiber = current_;
   if (!fiber) return;
-  const Event event{now_ + ns, sequence_++, fiber, ++fiber->turn};
+  const Time until = now_ + ns;
   // Nothing happens meanwhile.
-  if (!stopping_ && event.when <= limit_ && (queue_.empty() || event < queue_.top()) &&
-      stopped_[size_t(fiber->process)] <= event.when) {
-    now_ = event.when;
+  if (!stopping_ && until <= limit_ && (queue_.empty() || until < queue_.first()) &&
+      stopped_[size_t(fiber->process)] <= until) {
+    ++sequence_;
+    now_ = until;
     return;
   }
   fiber->waiting = true;
-  queue_.push(event);
+  fiber->waits_since = sequence_;
+  enter(until, fiber->number << 1 | kIsFiber);
   go_on(fiber);
 }
 
@@ -112,8 +115,8 @@ bool Scheduler::wait(Time until) {
   }
   fiber->waiting = true;
   fiber->woken = false;
-  ++fiber->turn;
-  if (until != kNever) queue_.push({std::max(until, now_), sequence_++, fiber, fiber->turn});
+  fiber->waits_since = sequence_;
+  if (until != kNever) enter(std::max(until, now_), fiber->number << 1 | kIsFiber);
   go_on(fiber);
   return fiber->woken;
 }
@@ -121,7 +124,7 @@ bool Scheduler::wait(Time until) {
 void Scheduler::wake(Fiber* fiber) {
   if (!fiber->waiting || fiber->woken) return;
   fiber->woken = true;
-  queue_.push({now_, sequence_++, fiber, fiber->turn});
+  enter(now_, fiber->number << 1 | kIsFiber);
 }
 
 void Scheduler::stop_process(int process, Time until) {

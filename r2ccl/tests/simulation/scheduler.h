@@ -51,8 +51,9 @@ struct Fiber {
   std::function<void()> body;
   bool ended = false;
   std::vector<Fiber*> joining;
-  uint64_t turn = 0;   ///< counts its waits: a wake-up for an earlier one says nothing
-  bool woken = false;  ///< by wake(), not by its deadline
+  uint32_t number = 0;
+  uint32_t waits_since = 0;  ///< the sequence then: what was entered before says nothing to it
+  bool woken = false;        ///< by wake(), not by its deadline
   bool waiting = false;
   Context context;
   void* stack = nullptr;
@@ -78,7 +79,7 @@ class Scheduler {
       what();
       what.~What();
     };
-    queue_.push({std::max(when, now_), sequence_++, nullptr, slot});
+    enter(std::max(when, now_), slot << 1 | kIsAction);
   }
   template <class What>
   void after(Time ns, What what) {
@@ -101,31 +102,25 @@ class Scheduler {
   uint64_t events() const { return sequence_; }
 
  private:
-  struct Event {
-    Time when;
-    uint64_t sequence;
-    Fiber* fiber;   // nullptr: an action
-    uint64_t what;  // the fiber's turn, or the action's slot
-    bool operator<(const Event& other) const {
-      return when != other.when ? when < other.when : sequence < other.sequence;
-    }
-  };
   struct Action {
     void (*carry_out)(void*);
     alignas(void*) std::byte what[56];
   };
   uint32_t free_action();
-  bool is_over() const { return stopping_ || queue_.empty() || queue_.top().when > limit_; }
+  /// Of what is to happen: the lowest bit of its number.
+  static constexpr uint32_t kIsFiber = 0, kIsAction = 1;
+  void enter(Time when, uint32_t what) { queue_.push({when, sequence_++, what}); }
+  bool is_over() const { return stopping_ || queue_.empty() || queue_.first() > limit_; }
   Fiber* next();
   void go_on(Fiber* self);
-  static void enter();
+  static void begin();
 
   Time now_ = 0, limit_ = 0;
-  uint64_t sequence_ = 0;
+  uint32_t sequence_ = 0;
   bool stopping_ = false;
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  EventQueue<Event> queue_;
+  EventQueue queue_;
   std::deque<Action> actions_;  // they stay where they are while they run
   std::vector<uint32_t> free_actions_;
   std::vector<void*> free_stacks_;
