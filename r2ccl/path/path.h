@@ -147,10 +147,8 @@ class Path {
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
   void probe(uint64_t now, uint32_t bytes = 8);
   void prove(uint64_t now) { probe(now, kProofBytes); }
-  ProbeState poll_probe(uint64_t now);
+  ProbeState poll_probe(uint64_t now) { return probe_outstanding_ ? look_for_answer(now) : probe_state_; }
   ProbeState probe_state() const { return probe_state_; }
-  /// Of a probe, wanted or not: only then poll_probe() finds anything.
-  bool awaits_answer() const { return probe_outstanding_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
   /// How long the answer took that came last, if it was not told yet and says something: a queue pair that
   /// has waited for `resend_ns` sends again, and what then comes back may be the answer to that.
@@ -231,6 +229,7 @@ class Path {
   Path() = default;
   Result<void> build(const verbs::Device& device, bool with_probe, bool with_flush, Job& job);
   Result<void> noted(Result<void> done);
+  ProbeState look_for_answer(uint64_t now);
   static constexpr uint32_t kBothSentinels = 3;
 
   uint32_t id_ = 0;

@@ -52,6 +52,7 @@ void Arena::enter() {
     std::memset(first, 0, used);
   }
   next_ = first;
+  uncleared_ = const_cast<std::byte*>(end());
   free_ = {};
   g_arena = this;
 }
@@ -66,11 +67,19 @@ void* Arena::allocate(size_t bytes) {
   }
   const size_t alignment = bytes > kSmall ? kAlignment : kStep;
   const uintptr_t object = (uintptr_t(next_) + sizeof(Block) + alignment - 1) & ~uintptr_t(alignment - 1);
-  if (object + size.bytes > uintptr_t(end())) return nullptr;
+  if (object + size.bytes > uintptr_t(uncleared_)) return nullptr;
   next_ = reinterpret_cast<std::byte*>(object + size.bytes);
   reinterpret_cast<Block*>(object)[-1].size = size.number;
   return reinterpret_cast<void*>(object);
 }
+
+void* Arena::take_uncleared(size_t bytes) {
+  if (bytes > size_t(uncleared_ - next_)) return nullptr;
+  uncleared_ -= (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return uncleared_;
+}
+
+Arena* Arena::current() { return g_arena; }
 
 void Arena::give_back(void* object) {
   Free*& first = free_[static_cast<Block*>(object)[-1].size];

@@ -21,6 +21,11 @@ class Arena {
 
   /// nullptr: it is full.
   void* allocate(size_t bytes);
+  /// For as long as the history lasts, and not cleared: whoever takes much, and uses little of it, clears
+  /// that.
+  void* take_uncleared(size_t bytes);
+  /// Of this process; nullptr: it has entered none.
+  static Arena* current();
   void give_back(void* object);
   bool has(const void* object) const {
     const auto* const at = static_cast<const std::byte*>(object);
@@ -47,7 +52,8 @@ class Arena {
   const std::byte* begin() const { return reinterpret_cast<const std::byte*>(this + 1); }
   const std::byte* end() const { return reinterpret_cast<const std::byte*>(this) + kBytes; }
 
-  std::byte* next_ = nullptr;  // behind all blocks
+  std::byte* next_ = nullptr;       // behind all blocks
+  std::byte* uncleared_ = nullptr;  // what is, from here to the end
   std::array<Free*, kSizes> free_{};
 };
 

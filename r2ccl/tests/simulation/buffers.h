@@ -46,7 +46,7 @@ class Buffers {
 
   const Plan& plan_;
   const size_t bytes_;
-  const std::unique_ptr<uint8_t[]> memory_;  // zero at first: fresh memory is, and see Arena
+  uint8_t* const memory_;  // stays: NICs may touch it for as long as the history lasts
   std::vector<int> open_;
   std::vector<std::vector<uint32_t>> sizes_;  // of each channel's messages
 };

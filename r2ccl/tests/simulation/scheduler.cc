@@ -9,7 +9,7 @@
 namespace r2ccl::simulation {
 namespace {
 
-constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kStackBytes = 256 << 10, kStacks = 24;
 bool g_running = false;
 
 }  // namespace
@@ -39,10 +39,20 @@ Fiber* Scheduler::spawn(int process, std::function<void()> body) {
   return fiber;
 }
 
+// Several at once: most histories need no more, and only what is used of them takes memory.
+void Scheduler::make_stacks() {
+  void* const stacks = mmap(nullptr, kStacks * kStackBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stacks == MAP_FAILED) std::abort();
+  for (size_t i = kStacks; i-- > 0;)
+    free_stacks_.push_back(static_cast<std::byte*>(stacks) + i * kStackBytes);
+}
+
 uint32_t Scheduler::free_action() {
   if (free_actions_.empty()) {
-    actions_.emplace_back();
-    return uint32_t(actions_.size() - 1);
+    const auto first = uint32_t(actions_.size()) * kTogether;
+    actions_.emplace_back(new Action[kTogether]);
+    for (uint32_t i = kTogether; i-- > 0;) free_actions_.push_back(first + i);
   }
   const uint32_t slot = free_actions_.back();
   free_actions_.pop_back();
@@ -67,7 +77,7 @@ Fiber* Scheduler::next() {
     now_ = event.when;
     const uint32_t number = event.what >> 1;
     if (event.what & kIsAction) {
-      Action& action = actions_[number];
+      Action& action = this->action(number);
       action.carry_out(action.what);
       free_actions_.push_back(number);
     } else if (Fiber* const fiber = fibers_[number].get();

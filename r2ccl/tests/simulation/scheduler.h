@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <new>
@@ -72,9 +71,10 @@ class Scheduler {
   template <class What>
   void at(Time when, What what) {
     const uint32_t slot = free_action();
-    new (actions_[slot].what) What(std::move(what));
+    Action& action = this->action(slot);
+    new (action.what) What(std::move(what));
     static_assert(sizeof(What) <= sizeof Action::what && alignof(What) <= alignof(void*));
-    actions_[slot].carry_out = [](void* there) {
+    action.carry_out = [](void* there) {
       What& what = *static_cast<What*>(there);
       what();
       what.~What();
@@ -107,6 +107,7 @@ class Scheduler {
     alignas(void*) std::byte what[56];
   };
   uint32_t free_action();
+  void make_stacks();
   /// Of what is to happen: the lowest bit of its number.
   static constexpr uint32_t kIsFiber = 0, kIsAction = 1;
   void enter(Time when, uint32_t what) { queue_.push({when, sequence_++, what}); }
@@ -121,7 +122,9 @@ class Scheduler {
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   EventQueue queue_;
-  std::deque<Action> actions_;  // they stay where they are while they run
+  static constexpr uint32_t kTogether = 256;
+  Action& action(uint32_t slot) { return actions_[slot / kTogether][slot % kTogether]; }
+  std::vector<std::unique_ptr<Action[]>> actions_;  // they stay where they are while they run
   std::vector<uint32_t> free_actions_;
   std::vector<void*> free_stacks_;
   std::vector<Time> stopped_ = std::vector<Time>(64, 0);
