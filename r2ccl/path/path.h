@@ -183,7 +183,7 @@ class Path {
 
   PathState state = PathState::kOpening;
   /// Traffic goes over it.
-  bool carries() const { return state == PathState::kActive || state == PathState::kLane; }
+  bool carries() const { return is_in_use(state); }
   bool is_standby() const { return state == PathState::kStandby; }
   /// It is being fenced.
   bool is_left() const { return state == PathState::kFencing; }
