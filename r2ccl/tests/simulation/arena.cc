@@ -69,7 +69,7 @@ void* Arena::allocate(size_t bytes) {
   const uintptr_t object = (uintptr_t(next_) + sizeof(Block) + alignment - 1) & ~uintptr_t(alignment - 1);
   if (object + size.bytes > uintptr_t(uncleared_)) return nullptr;
   next_ = reinterpret_cast<std::byte*>(object + size.bytes);
-  reinterpret_cast<Block*>(object)[-1].size = size.number;
+  reinterpret_cast<Block*>(object - sizeof(Block))->size = size.number;
   return reinterpret_cast<void*>(object);
 }
 
@@ -82,7 +82,7 @@ void* Arena::take_uncleared(size_t bytes) {
 Arena* Arena::current() { return g_arena; }
 
 void Arena::give_back(void* object) {
-  Free*& first = free_[static_cast<Block*>(object)[-1].size];
+  Free*& first = free_[reinterpret_cast<const Block*>(uintptr_t(object) - sizeof(Block))->size];
   first = new (object) Free{first};
 }
 
@@ -93,20 +93,21 @@ void Arena::give_back(void* object) {
 using r2ccl::simulation::Arena;
 using r2ccl::simulation::g_arena;
 
-void* operator new(size_t bytes) {
+// Not inlined: a compiler that sees into them takes free() for the wrong end of operator new.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   void* object = g_arena ? g_arena->allocate(bytes) : nullptr;
   if (!object) object = std::malloc(bytes == 0 ? 1 : bytes);
   if (!object) throw std::bad_alloc();
   return object;
 }
-void* operator new(size_t bytes, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new(size_t bytes, std::align_val_t alignment) {
   void* object = g_arena && size_t(alignment) <= Arena::kAlignment
                      ? g_arena->allocate(bytes > Arena::kSmall ? bytes : Arena::kSmall + 1)
                      : nullptr;
   if (!object && posix_memalign(&object, size_t(alignment), bytes) != 0) throw std::bad_alloc();
   return object;
 }
-void operator delete(void* object) noexcept {
+[[gnu::noinline]] void operator delete(void* object) noexcept {
   if (g_arena && g_arena->has(object))
     g_arena->give_back(object);
   else
