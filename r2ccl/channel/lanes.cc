@@ -49,11 +49,10 @@ void SenderPaths::add_lanes(const Tick& tick) {
   for (int local = 0; local < int(context_.devices.size()); ++local) {
     const int remote = lane_plan_.partner(local);
     if (!lane_plan_.wants(local, remote)) continue;
-    Path* path = nullptr;
-    for (auto& candidate : paths_)
-      if (candidate->local_nic() == local && candidate->remote_nic() == remote &&
-          !failback_.has(candidate->id()))
-        path = candidate.get();
+    Path* path =
+        paths_.first([&](const Path* it) {  // there is one at most: a rail that has one gets no other
+          return it->local_nic() == local && it->remote_nic() == remote && !failback_.has(it->id());
+        });
     balance::LanePlan::LaneSight seen;
     seen.has_path = path != nullptr;
     seen.stands_by = path && stands_by(*path);

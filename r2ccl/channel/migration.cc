@@ -17,7 +17,8 @@ constexpr size_t kFailuresTold = 8;
 
 void Channel::look_for_suspects(Owned owned) {
   ownership_.check(owned);
-  const bool any = paths_.any([this](const auto& path) { return path->carries() && path->failure; });
+  const bool any =
+      paths_.any([](const auto& path) { return is_suspect(path->state, path->failure.has_value()); });
   suspected_.store(any, std::memory_order_release);
 }
 

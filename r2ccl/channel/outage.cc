@@ -25,13 +25,11 @@ struct Channel::Reconnecting {
   control::Reach reach() const { return control::reach(c.reconnection_); }
   void close() { c.reconnection_ = control::Descriptor(); }
   bool sender() const { return c.sender_; }
+  bool resumable() const { return c.link_.resumable(); }
   void ask() {
-    control::Stream stream(std::move(c.reconnection_));
-    if (c.link_.resumable())
-      c.link_.ask(std::move(stream), c.peer_.process(), c.peer_.channel());
-    else
-      c.link_.begin_again(std::move(stream));
+    c.link_.ask(control::Stream(std::move(c.reconnection_)), c.peer_.process(), c.peer_.channel());
   }
+  void begin_again() { c.link_.begin_again(control::Stream(std::move(c.reconnection_))); }
   void gone(const std::string& why) { c.peer_gone(why); }
 };
 

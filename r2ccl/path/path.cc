@@ -40,7 +40,8 @@ std::shared_ptr<ChannelMemory> ChannelMemory::make() {
   void* memory =
       mmap(nullptr, kChannelMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  return {new (memory) ChannelMemory{}, [](ChannelMemory* mapped) { munmap(mapped, kChannelMemoryBytes); }};
+  // The kernel has cleared it; pages that nobody uses are not touched.
+  return {new (memory) ChannelMemory, [](ChannelMemory* mapped) { munmap(mapped, kChannelMemoryBytes); }};
 }
 
 Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic,
@@ -219,8 +220,7 @@ void Path::probe(uint64_t now, uint32_t bytes) {
   probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;
 }
 
-ProbeState Path::poll_probe(uint64_t now) {
-  if (!probe_outstanding_) return probe_state_;
+ProbeState Path::look_for_answer(uint64_t now) {
   ibv_wc completion;
   const int count = probe_queue_.poll({&completion, 1});
   if (count == 0) return probe_state_;

@@ -147,7 +147,7 @@ class Path {
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
   void probe(uint64_t now, uint32_t bytes = 8);
   void prove(uint64_t now) { probe(now, kProofBytes); }
-  ProbeState poll_probe(uint64_t now);
+  ProbeState poll_probe(uint64_t now) { return probe_outstanding_ ? look_for_answer(now) : probe_state_; }
   ProbeState probe_state() const { return probe_state_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
   /// How long the answer took that came last, if it was not told yet and says something: a queue pair that
@@ -183,7 +183,7 @@ class Path {
 
   PathState state = PathState::kOpening;
   /// Traffic goes over it.
-  bool carries() const { return state == PathState::kActive || state == PathState::kLane; }
+  bool carries() const { return is_in_use(state); }
   bool is_standby() const { return state == PathState::kStandby; }
   /// It is being fenced.
   bool is_left() const { return state == PathState::kFencing; }
@@ -229,6 +229,7 @@ class Path {
   Path() = default;
   Result<void> build(const verbs::Device& device, bool with_probe, bool with_flush, Job& job);
   Result<void> noted(Result<void> done);
+  ProbeState look_for_answer(uint64_t now);
   static constexpr uint32_t kBothSentinels = 3;
 
   uint32_t id_ = 0;

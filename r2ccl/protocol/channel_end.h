@@ -276,7 +276,8 @@ class ChannelEnd {
   }
   uint32_t first_marked() {
     for (const uint32_t path : host_.paths())
-      if (carries(path) && host_.marked_failed(path)) return path;
+      if (const auto state = host_.state(path); state && is_suspect(*state, host_.marked_failed(path)))
+        return path;
     return 0;
   }
   void rails_back(bool home) {
@@ -285,7 +286,7 @@ class ChannelEnd {
   }
   bool carries(uint32_t path) {
     const auto state = host_.state(path);
-    return state == PathState::kActive || state == PathState::kLane;
+    return state && is_in_use(*state);
   }
 
   MigrationEnd& end_;

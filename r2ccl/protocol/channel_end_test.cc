@@ -44,6 +44,16 @@ TEST(MarkFailed, concerns_only_what_carries) {
   EXPECT_EQ(host.did, Did{});
 }
 
+TEST(Suspect, is_what_carries_and_is_marked_failed) {
+  for (const PathState state : {PathState::kActive, PathState::kLane}) {
+    EXPECT_TRUE(is_suspect(state, true));
+    EXPECT_FALSE(is_suspect(state, false));
+  }
+  for (const PathState state :
+       {PathState::kOpening, PathState::kProving, PathState::kStandby, PathState::kFencing})
+    EXPECT_FALSE(is_suspect(state, true)) << "nothing is posted there, whatever it is marked as";
+}
+
 TEST(LeaveMarked, what_is_being_fenced_is_not_left_again) {
   Host host = with_paths();
   host.in_detail = true;

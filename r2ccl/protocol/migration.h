@@ -22,6 +22,11 @@ constexpr bool may_take_over(PathState state) {
   return state == PathState::kStandby || state == PathState::kLane;
 }
 
+/// It carries traffic.
+constexpr bool is_in_use(PathState state) { return state == PathState::kActive || state == PathState::kLane; }
+/// An error has marked it failed, and it has not been left: as long as there is one, nothing is posted.
+constexpr bool is_suspect(PathState state, bool marked_failed) { return is_in_use(state) && marked_failed; }
+
 enum class Phase : uint8_t {
   kRunning,         ///< the active path carries traffic; or there was none yet
   kFencing,         ///< the path that is left is not fenced here

@@ -12,12 +12,14 @@
 //   setting_up()   no path has carried anything yet
 //   sender()       it is the sender
 //   asks()         sender: a connection stands, and its question has not been answered
+//   resumable()    the conversation has begun, and can go on over another connection
 // and carries out:
 //   connect()      begins a connection to the peer's process: kPending, kRefused at once, or kBroken
 //   reach()        what has become of it
 //   close()        … it is given up
 //   ask()          the peer's process has been reached. Sender: asks to go on over the connection that was
 //                  made, which is the conversation's from here on
+//   begin_again()  … where the conversation has not begun, it says over it what it has said so far
 //   gone(why)      the peer's process has ended, or counts as ended
 #pragma once
 
@@ -215,7 +217,10 @@ class Outage {
       state_.refused = 0;
     }
     if (host.sender() && !host.asks()) {
-      host.ask();
+      if (host.resumable())
+        host.ask();
+      else
+        host.begin_again();
       state_.tries = state_.stands = false;
     }
     look_at_age(host, tick);

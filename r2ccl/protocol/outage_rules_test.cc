@@ -13,9 +13,9 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kBound = 3000 * kMs;
 
 struct Network {
-  bool sets_up = false, is_sender = true, asking = false;
+  bool sets_up = false, is_sender = true, asking = false, has_begun = true;
   Reach begins = Reach::kPending, comes_to = Reach::kPending;
-  int connects = 0, closed = 0, asked = 0;
+  int connects = 0, closed = 0, asked = 0, begun_again = 0;
   std::string why;
   bool setting_up() const { return sets_up; }
   bool asks() const { return asking; }
@@ -23,8 +23,13 @@ struct Network {
   Reach reach() const { return comes_to; }
   void close() { ++closed; }
   bool sender() const { return is_sender; }
+  bool resumable() const { return has_begun; }
   void ask() {
     ++asked;
+    asking = true;
+  }
+  void begin_again() {
+    ++begun_again;
     asking = true;
   }
   void gone(const std::string& reason) { why = reason; }
@@ -62,6 +67,21 @@ TEST(Outage, connects_at_once_and_asks_when_the_connection_stands) {
   EXPECT_EQ(o.network.connects, 1) << "the answer is waited for";
   EXPECT_EQ(o.outage.restored(o.tick.now), 530 * kMs);
   EXPECT_FALSE(o.outage.lasts());
+}
+
+TEST(Outage, a_conversation_that_has_not_begun_is_begun_again) {
+  Lasting o;
+  o.network.has_begun = false;
+  o.network.begins = o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(100);
+  EXPECT_EQ(o.network.begun_again, 1);
+  EXPECT_EQ(o.network.asked, 0) << "there is nothing to go on with";
+  o.network.has_begun = true;
+  o.network.asking = false;  // that connection has broken, too
+  o.goes_on(500);
+  EXPECT_EQ(o.network.begun_again, 1);
+  EXPECT_EQ(o.network.asked, 1);
 }
 
 TEST(Outage, asks_once) {

@@ -45,10 +45,14 @@ class OutageModel::Run {
     if (!closing_one_that_stood_) now_reached(false);
   }
   bool sender() const { return bounds_.sender; }
+  bool resumable() const { return !bounds_.sets_up; }
   void ask() {
-    if (asks()) wrong("it asks again before it is answered");
-    w_.connection = Connection::kNone;
-    w_.link = Link::kAsks;
+    if (!resumable()) wrong("it asks to go on with a conversation that has not begun");
+    take_connection();
+  }
+  void begin_again() {
+    if (resumable()) wrong("a conversation that can go on is begun again");
+    take_connection();
   }
   void gone(const std::string& why) {
     judge();
@@ -97,6 +101,11 @@ class OutageModel::Run {
   }
 
  private:
+  void take_connection() {
+    if (asks()) wrong("it asks again before it is answered");
+    w_.connection = Connection::kNone;
+    w_.link = Link::kAsks;
+  }
   TestedOutage& outage() { return w_.outage.object; }
   void wrong(const char* what) {
     if (!w_.violation) w_.violation = what;

@@ -47,7 +47,9 @@ struct ChangedHost {
   control::Reach connect();
   control::Reach reach();
   void close();
+  bool resumable() const { return host.resumable(); }
   void ask();
+  void begin_again();
   void gone(const std::string& why);
 };
 
@@ -122,6 +124,11 @@ bool ChangedHost<Host>::sender() const {
 template <class Host>
 void ChangedHost<Host>::ask() {
   host.ask();
+  tries = false;
+}
+template <class Host>
+void ChangedHost<Host>::begin_again() {
+  host.begin_again();
   tries = false;
 }
 template <class Host>

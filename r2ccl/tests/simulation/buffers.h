@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -37,9 +36,7 @@ class Buffers {
   std::optional<Place> find(const uint8_t* at, size_t bytes) const;
 
  private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
+  uint32_t draw_size(size_t channel, int message) const;
   uint64_t first_word(size_t channel, int message) const {
     return (plan_.seed + channel * 1000003 + uint64_t(message)) * 0x9e3779b97f4a7c15;
   }
@@ -49,8 +46,9 @@ class Buffers {
 
   const Plan& plan_;
   const size_t bytes_;
-  const std::unique_ptr<uint8_t, Free> memory_;
+  uint8_t* const memory_;  // stays: NICs may touch it for as long as the history lasts
   std::vector<int> open_;
+  std::vector<std::vector<uint32_t>> sizes_;  // of each channel's messages
 };
 
 }  // namespace r2ccl::simulation

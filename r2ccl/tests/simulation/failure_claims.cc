@@ -239,7 +239,7 @@ void FailureClaims::check_driver(const std::string& text, int process) {
   ++findings_.verdict.claims.drivers;
   const Nic& nic = *fabric_.nics[size_t(process * plan_.nics + text[nic_at + 7] - '0')];
   const Time said = Time(std::atoll(text.c_str() + text.find(" for ", at) + 5)) * kMillisecond;
-  if (nic.under_way.empty() || said > scheduler().now() - *nic.under_way.begin())
+  if (nic.under_way.empty() || said > scheduler().now() - nic.under_way.front())
     findings_.violate("the log says that a driver has kept a call for longer than it has: " + text);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "r2ccl/tests/simulation/system.h"
@@ -51,7 +52,8 @@ void Faults::event(const trace::Event& event, int process) {
   for (size_t i = 0; i < plan_.faults.size(); ++i) {
     const Fault& fault = plan_.faults[i];
     if (fault.event != event.type || fault.by != process || seen_[i]++ != fault.after_messages) continue;
-    scheduler().after(fault.delay, [this, i, event] { happen(i, event); });
+    scheduler().after(fault.delay,
+                      [this, i, event = std::make_unique<trace::Event>(event)] { happen(i, *event); });
   }
 }
 

@@ -16,7 +16,10 @@ struct Findings {
   static double seconds() { return double(scheduler().now()) / 1e9; }
   void violate(const std::string& what) {
     if (verdict.violation.empty()) verdict.violation = what;
-    if (tell) std::printf("%12.6f VIOLATION %s\n", seconds(), what.c_str());
+    if (tell)
+      std::printf("%12.6f VIOLATION %s\n", seconds(), what.c_str());
+    else
+      scheduler().stop();
   }
   void digest(uint64_t value) { verdict.digest = (verdict.digest ^ value) * 0x100000001b3; }
 };

@@ -125,8 +125,7 @@ Verdict History::run() {
   properties_.look_at_paths();
   lane_use_.start();
   Verdict& verdict = findings_.verdict;
-  const bool ended = scheduler().run(
-      kHistoryBound, [&] { return job_.over() || (!findings_.tell && !verdict.violation.empty()); });
+  const bool ended = scheduler().run(kHistoryBound);
   verdict.events = scheduler().events();
   verdict.simulated = scheduler().now();
   verdict.fates = faults_.fates();

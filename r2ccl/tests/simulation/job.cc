@@ -261,8 +261,7 @@ void Job::program(int process) {
   auto net = Net::make();
   if (!net) {
     findings_.violate("no Net: " + net.error().message);
-    ++programs_over_;
-    return;
+    return program_over();
   }
   Time pause = kMicrosecond, moved = 0;
   for (;;) {
@@ -300,7 +299,11 @@ void Job::exit_of(int process, std::unique_ptr<Net>& net) {
   }))
     scheduler().sleep(kMillisecond);
   net.reset();
-  ++programs_over_;
+  program_over();
+}
+
+void Job::program_over() {
+  if (++programs_over_ == 2) scheduler().stop();
 }
 
 }  // namespace r2ccl::simulation

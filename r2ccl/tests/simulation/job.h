@@ -44,10 +44,8 @@ constexpr Time kConnectBound = 10 * kSecond;  ///< R2CC_CONNECT_MS of histories 
 class Job {
  public:
   Job(const Plan& plan, Fabric& fabric, Findings& findings);
-  /// Begins the programs.
+  /// Begins the programs. When both have ended, and nothing is left to do, they stop the scheduler.
   void start();
-  /// They have ended, and nothing is left to do.
-  bool over() const { return programs_over_ == 2; }
 
   // --- reports
   std::function<void()> on_received;  ///< one message
@@ -76,6 +74,7 @@ class Job {
   };
   void program(int process);
   void exit_of(int process, std::unique_ptr<Net>& net);
+  void program_over();
   bool step(Net& net, End& end);
   bool set_up(Net& net, End& end);
   bool traffic(Net& net, End& end);

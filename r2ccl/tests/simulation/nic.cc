@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/tests/simulation/nic.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,14 @@ Nic& Fabric::add(int process, int index, double bytes_per_ns) {
   return *nics.back();
 }
 
+Pair& Fabric::add_pair(Nic& nic) {
+  auto pair = std::make_unique<Pair>();
+  pair->nic = &nic;
+  pair->handle.qp_num = kFirstNumber + uint32_t(pairs_.size());
+  pairs_.push_back(std::move(pair));
+  return *pairs_.back();
+}
+
 void Fabric::say(Nic& nic, ibv_event_type type, ibv_qp* pair) {
   ibv_async_event event{};
   event.event_type = type;
@@ -43,26 +52,25 @@ void Fabric::port(Nic& nic, bool up, bool told) {
 
 bool Fabric::pair_error(Nic& nic, bool told) {
   std::vector<Pair*> ready;
-  for (auto& [number, pair] : pairs)
-    if (pair->nic == &nic && pair->state == IBV_QPS_RTS) ready.push_back(pair.get());
+  for (const auto& pair : pairs_)
+    if (!pair->gone && pair->nic == &nic && pair->state == IBV_QPS_RTS) ready.push_back(pair.get());
   return !ready.empty() && pair_error(ready[random.below(ready.size())]->handle.qp_num, told);
 }
 
 bool Fabric::pair_error(uint32_t number, bool told) {
-  const auto it = pairs.find(number);
-  if (it == pairs.end() || it->second->state != IBV_QPS_RTS) return false;
-  Pair& pair = *it->second;
-  pair.state = IBV_QPS_ERR;
-  flush(pair);
-  if (told) say(*pair.nic, IBV_EVENT_QP_FATAL, &pair.handle);
+  Pair* const pair = find(number);
+  if (!pair || pair->state != IBV_QPS_RTS) return false;
+  pair->state = IBV_QPS_ERR;
+  flush(*pair);
+  if (told) say(*pair->nic, IBV_EVENT_QP_FATAL, &pair->handle);
   return true;
 }
 
 bool Fabric::in_flight(int nic, int other) const {
-  return std::any_of(pairs.begin(), pairs.end(), [&](const auto& it) {
-    const Pair& pair = *it.second;
-    const std::pair rail(pair.nic->number, pair.remote_nic);
-    return (rail == std::pair(nic, other) || rail == std::pair(other, nic)) && !pair.sending.empty();
+  return std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
+    const std::pair rail(pair->nic->number, pair->remote_nic);
+    return (rail == std::pair(nic, other) || rail == std::pair(other, nic)) && !pair->sending.empty() &&
+           !pair->gone;
   });
 }
 
@@ -76,7 +84,7 @@ void Fabric::stop(Nic& nic) {
   if (nic.driver_returns > scheduler().now())  // the kernel waits for commands that are under way
     return scheduler().at(nic.driver_returns, [this, &nic] { stop(nic); });
   nic.gone = true;
-  for (auto& [number, pair] : pairs)
+  for (const auto& pair : pairs_)
     if (pair->nic == &nic) pair->state = IBV_QPS_RESET;
   kernel().set_flag(nic.removal.fd, 0, true);
   kernel().set_flag(nic.context.async_fd, nic.events.size(), true);
@@ -84,7 +92,8 @@ void Fabric::stop(Nic& nic) {
 
 int Fabric::left(int process) const {
   int count = 0;
-  for (const auto& [number, pair] : pairs) count += pair->nic->process == process && !pair->nic->ever_faulty;
+  for (const auto& pair : pairs_)
+    count += !pair->gone && pair->nic->process == process && !pair->nic->ever_faulty;
   for (const auto& nic : nics)
     if (nic->process == process && !nic->ever_faulty) count += int(nic->regions.size());
   return count;
@@ -104,24 +113,24 @@ void Fabric::flush(Pair& pair) {
   for (uint32_t i = pair.first; stops_late && i < pair.first + std::min<size_t>(pair.sending.size(), 4); ++i)
     scheduler().at(begins + random.below(ends - begins), [this, number, i] { send_packet(number, i, true); });
   scheduler().at(ends, [this, number] {
-    const auto it = pairs.find(number);
-    if (it == pairs.end()) return;
-    Pair& pair = *it->second;
+    Pair* const found = find(number);
+    if (!found) return;
+    Pair& pair = *found;
     pair.flush_begun = false;
     if (pair.nic->frozen_until > scheduler().now() || pair.taken_in > 0) return flush(pair);
     if (pair.state != IBV_QPS_ERR) return;
-    for (const Work& work : pair.sending) {
+    for (size_t i = 0; i < pair.sending.size(); ++i) {
       ibv_wc entry{};
-      entry.wr_id = work.id;
+      entry.wr_id = pair.sending[i].id;
       entry.status = IBV_WC_WR_FLUSH_ERR;
       entry.qp_num = number;
       complete(pair, entry);
     }
     pair.first += uint32_t(pair.sending.size());
     pair.sending.clear();
-    for (const uint64_t id : pair.receiving) {
+    for (size_t i = 0; i < pair.receiving.size(); ++i) {
       ibv_wc entry{};
-      entry.wr_id = id;
+      entry.wr_id = pair.receiving[i];
       entry.status = IBV_WC_WR_FLUSH_ERR;
       entry.qp_num = number;
       complete(pair, entry);
@@ -154,9 +163,9 @@ void Fabric::arm(Pair& pair) {
 void Fabric::set_timer(Pair& pair) {
   pair.timer_set = true;
   scheduler().at(pair.deadline, [this, number = pair.handle.qp_num] {
-    const auto it = pairs.find(number);
-    if (it == pairs.end()) return;
-    Pair& pair = *it->second;
+    Pair* const found = find(number);
+    if (!found) return;
+    Pair& pair = *found;
     pair.timer_set = false;
     if (pair.deadline == 0 || pair.state != IBV_QPS_RTS || pair.sending.empty()) return;
     if (pair.deadline > scheduler().now()) return set_timer(pair);
@@ -180,10 +189,17 @@ void Fabric::transmit(Pair& pair, uint32_t from) {
   arm(pair);
 }
 
+Fabric::PacketPtr Fabric::new_packet() {
+  if (spare_packets_.empty()) return std::make_unique<Packet>();
+  PacketPtr packet = std::move(spare_packets_.back());
+  spare_packets_.pop_back();
+  return packet;
+}
+
 void Fabric::send_packet(uint32_t number, uint32_t index, bool begun) {
-  const auto it = pairs.find(number);
-  if (it == pairs.end()) return;
-  Pair& pair = *it->second;
+  Pair* const found = find(number);
+  if (!found) return;
+  Pair& pair = *found;
   Nic& nic = *pair.nic;
   // A device that refuses commands goes on until the kernel has stopped it.
   if (pair.state != IBV_QPS_RTS && !(begun && pair.state == IBV_QPS_ERR && !nic.gone)) return;
@@ -193,7 +209,11 @@ void Fabric::send_packet(uint32_t number, uint32_t index, bool begun) {
     return;
   }
   const Work& work = pair.sending[index - pair.first];
-  auto packet = std::make_shared<Packet>(Packet{number, index, work, {}});
+  PacketPtr packet = new_packet();
+  packet->from = number;
+  packet->index = index;
+  packet->work = work;
+  packet->payload.clear();
   if (work.opcode != IBV_WR_RDMA_READ && work.bytes > 0) {
     const uint8_t* from = work.has_inline ? work.inlined : work.data;
     if (!work.has_inline) {
@@ -209,43 +229,36 @@ void Fabric::send_packet(uint32_t number, uint32_t index, bool begun) {
     packet->payload.assign(from, from + work.bytes);
   }
   Nic& other = *nics[size_t(pair.remote_nic)];
-  if (!nic.port_up || nic.deaf || other.deaf || !other.port_up || cut.count({nic.number, other.number}))
-    return;
+  if (!nic.port_up || nic.deaf || other.deaf || !other.port_up || is_cut(nic, other)) return;
   Time delay = latency + random.below(2 * kMicrosecond);
   if (const Time late = std::max(nic.late, other.late); late > 0)
     delay += random.below(std::min(late, lifetime - latency - 3 * kMicrosecond));
   // The network keeps the order of a connection's packets.
   pair.last_arrival = std::max(pair.last_arrival + 1, scheduler().now() + delay);
-  scheduler().at(pair.last_arrival, [this, packet = PacketPtr(std::move(packet))] { arrive(packet); });
+  scheduler().at(pair.last_arrival,
+                 [this, packet = std::move(packet)]() mutable { arrive(std::move(packet)); });
 }
 
 // Its NIC takes it in, if the queue pair that it is for is one that does.
-void Fabric::arrive(const PacketPtr& packet) {
+void Fabric::arrive(PacketPtr packet) {
   const uint32_t from = packet->from, index = packet->index;
   const Work& work = packet->work;
-  const auto sender = pairs.find(from);
   // Its sender may be gone by now; the packet is on its way all the same.
-  const Pair* origin = sender != pairs.end() ? sender->second.get() : nullptr;
-  if (!origin)
-    for (const auto& dead : dead_pairs)
-      if (dead->handle.qp_num == from) origin = dead.get();
-  if (!origin) return;
-  const auto it = pairs.find(origin->remote_number);
-  if (it == pairs.end()) return;
-  Pair& to = *it->second;
+  Pair* const found = find(ever_made(from)->remote_number);
+  if (!found) return;
+  Pair& to = *found;
   Nic& nic = *to.nic;
   if (!nic.port_up || nic.deaf || nic.gone || (to.state != IBV_QPS_RTR && to.state != IBV_QPS_RTS)) return;
   if (nic.frozen_until > scheduler().now()) {  // it lies in the NIC, which goes on later
     ++to.taken_in;
     const uint32_t number = to.handle.qp_num;
-    scheduler().at(nic.frozen_until, [this, number, packet] {
-      const auto again = pairs.find(number);
-      if (again == pairs.end()) return;
-      Pair& to = *again->second;
-      --to.taken_in;
-      if (packet->index != to.next_expected) return;
-      ++to.next_expected;
-      place(packet, number);
+    scheduler().at(nic.frozen_until, [this, number, packet = std::move(packet)]() mutable {
+      Pair* const to = find(number);
+      if (!to) return;
+      --to->taken_in;
+      if (packet->index != to->next_expected) return;
+      ++to->next_expected;
+      place(std::move(packet), number);
     });
     return;
   }
@@ -254,10 +267,10 @@ void Fabric::arrive(const PacketPtr& packet) {
       scheduler().after(latency, [this, from, index] { acknowledge(from, index, nullptr); });
     if (int32_t(index - to.next_expected) > 0 && !std::exchange(to.asked_again, true))  // out of sequence
       scheduler().after(latency, [this, from] {
-        const auto it = pairs.find(from);
-        if (it != pairs.end() && it->second->state == IBV_QPS_RTS && !it->second->sending.empty() &&
-            carries(*it->second->nic, *nics[size_t(it->second->remote_nic)]))
-          transmit(*it->second, it->second->first);
+        Pair* const pair = find(from);
+        if (pair && pair->state == IBV_QPS_RTS && !pair->sending.empty() &&
+            carries(*pair->nic, *nics[size_t(pair->remote_nic)]))
+          transmit(*pair, pair->first);
       });
     if (int32_t(index - to.next_expected) >= 0 || work.opcode != IBV_WR_RDMA_READ) return;
   }
@@ -265,43 +278,43 @@ void Fabric::arrive(const PacketPtr& packet) {
   to.asked_again = false;
   if (index == to.next_expected) ++to.next_expected;
   const uint32_t number = to.handle.qp_num;
-  scheduler().after(100 + random.below(kMicrosecond), [this, number, packet] {
-    const auto again = pairs.find(number);
-    if (again == pairs.end()) return;
-    --again->second->taken_in;
-    place(packet, number);
+  scheduler().after(100 + random.below(kMicrosecond), [this, number, packet = std::move(packet)]() mutable {
+    Pair* const to = find(number);
+    if (!to) return;
+    --to->taken_in;
+    place(std::move(packet), number);
   });
 }
 
-void Fabric::place(const PacketPtr& packet, uint32_t to) {
+void Fabric::place(PacketPtr packet, uint32_t to) {
   const uint32_t from = packet->from, index = packet->index;
   const Work& work = packet->work;
-  Pair& pair = *pairs.at(to);
+  Pair& pair = *find(to);
   Nic& nic = *pair.nic;
   if (nic.gone) return;
   if (nic.frozen_until > scheduler().now()) {
     ++pair.taken_in;
-    scheduler().at(nic.frozen_until, [this, to, packet] {
-      const auto again = pairs.find(to);
-      if (again == pairs.end()) return;
-      --again->second->taken_in;
-      place(packet, to);
+    scheduler().at(nic.frozen_until, [this, to, packet = std::move(packet)]() mutable {
+      Pair* const pair = find(to);
+      if (!pair) return;
+      --pair->taken_in;
+      place(std::move(packet), to);
     });
     return;
   }
-  std::shared_ptr<std::vector<uint8_t>> answer;
+  Answer answer;
   if (work.bytes > 0) {
     const auto region = nic.regions.find(work.rkey);
     const auto* at = reinterpret_cast<const uint8_t*>(work.remote);
     if (region == nic.regions.end() || at < region->second->addr ||
         at + work.bytes > static_cast<uint8_t*>(region->second->addr) + region->second->length) {
       scheduler().after(latency, [this, from] {
-        if (const auto it = pairs.find(from); it != pairs.end()) fail(*it->second, IBV_WC_REM_ACCESS_ERR);
+        if (Pair* const pair = find(from)) fail(*pair, IBV_WC_REM_ACCESS_ERR);
       });
       return;
     }
     if (work.opcode == IBV_WR_RDMA_READ) {
-      answer = std::make_shared<std::vector<uint8_t>>(at, at + work.bytes);
+      answer = std::make_unique<const std::vector<uint8_t>>(at, at + work.bytes);
     } else if (work.opcode == IBV_WR_RDMA_WRITE && nic.lose_lines > 0) {
       --nic.lose_lines;
     } else {
@@ -329,30 +342,35 @@ void Fabric::place(const PacketPtr& packet, uint32_t to) {
       complete(pair, entry);
     }
   }
+  spare_packets_.push_back(std::move(packet));
   if (pair.state == IBV_QPS_ERR) return;  // it acknowledges nothing any more
   scheduler().after(latency + random.below(kMicrosecond),
-                    [this, from, index, answer] { acknowledge(from, index, answer); });
+                    [this, from, index, answer = std::move(answer)]() mutable {
+                      acknowledge(from, index, std::move(answer));
+                    });
 }
 
-void Fabric::acknowledge(uint32_t from, uint32_t index, std::shared_ptr<std::vector<uint8_t>> answer) {
-  const auto it = pairs.find(from);
-  if (it == pairs.end()) return;
-  Pair& pair = *it->second;
+void Fabric::acknowledge(uint32_t from, uint32_t index, Answer answer) {
+  Pair* const found = find(from);
+  if (!found) return;
+  Pair& pair = *found;
   Nic& nic = *pair.nic;
   if (pair.state != IBV_QPS_RTS || nic.deaf || !nic.port_up || nic.gone || nic.refuses) return;
   if (!carries(nic, *nics[size_t(pair.remote_nic)])) return;
   if (nic.frozen_until > scheduler().now()) {
-    scheduler().at(nic.frozen_until, [this, from, index, answer] { acknowledge(from, index, answer); });
+    scheduler().at(nic.frozen_until, [this, from, index, answer = std::move(answer)]() mutable {
+      acknowledge(from, index, std::move(answer));
+    });
     return;
   }
   bool some = false;
   while (!pair.sending.empty() && int32_t(index - pair.first) >= 0) {
-    Work work = pair.sending.front();
+    const Work& work = pair.sending.front();
     if (work.opcode == IBV_WR_RDMA_READ) {
       if (!answer || index != pair.first) break;  // only its own answer completes a READ
       std::memcpy(work.data, answer->data(), work.bytes);
     }
-    pair.sending.pop_front();
+    pair.sending.pop_front();  // where it lay it stays until something else is posted
     ++pair.first;
     some = true;
     if (!work.signaled) continue;
@@ -388,10 +406,11 @@ Nic& nic_of(ibv_context* context) {
 int command(Nic& nic) {
   ++nic.commands;
   if (scheduler().current()) {
-    const auto call = nic.under_way.insert(scheduler().now());
+    const Time since = scheduler().now();
+    nic.under_way.push_back(since);
     scheduler().sleep(nic.command_time / 2 + g_fabric->random.below(nic.command_time));
     while (nic.driver_returns > scheduler().now() && !nic.gone) scheduler().wait(nic.driver_returns);
-    nic.under_way.erase(call);
+    nic.under_way.erase(std::find(nic.under_way.begin(), nic.under_way.end(), since));
   }
   return nic.refuses ? EIO : 0;
 }
@@ -404,7 +423,8 @@ int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr**) {
     g_fabric->told.error(handle->qp_num);
     return ENOMEM;
   }
-  Work work{};
+  Work& work = pair.sending.grow();
+  work = {};
   work.opcode = request->opcode;
   work.id = request->wr_id;
   work.signaled = request->send_flags & IBV_SEND_SIGNALED;
@@ -420,7 +440,6 @@ int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr**) {
   work.remote = request->wr.rdma.remote_addr;
   work.rkey = request->wr.rdma.rkey;
   work.immediate = request->imm_data;
-  pair.sending.push_back(work);
   if (pair.state == IBV_QPS_RTS)
     g_fabric->transmit(pair, pair.first + uint32_t(pair.sending.size()) - 1);
   else if (pair.state == IBV_QPS_ERR)
@@ -593,16 +612,12 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
     errno = error;
     return nullptr;
   }
-  auto pair = std::make_unique<Pair>();
-  pair->nic = &nic;
-  pair->queue = reinterpret_cast<Queue*>(attributes->send_cq);
-  pair->handle.context = domain->context;
-  pair->handle.pd = domain;
-  pair->handle.qp_num = g_fabric->next_number++;
+  Pair& pair = g_fabric->add_pair(nic);
+  pair.queue = reinterpret_cast<Queue*>(attributes->send_cq);
+  pair.handle.context = domain->context;
+  pair.handle.pd = domain;
   attributes->cap.max_inline_data = 64;
-  ibv_qp* out = &pair->handle;
-  g_fabric->pairs.emplace(out->qp_num, std::move(pair));
-  return out;
+  return &pair.handle;
 }
 int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* attributes, int mask) {
   Pair& pair = *reinterpret_cast<Pair*>(handle);
@@ -627,18 +642,14 @@ int ibv_destroy_qp(ibv_qp* handle) {
   Pair& pair = *reinterpret_cast<Pair*>(handle);
   Nic& nic = *pair.nic;
   if (const int error = command(nic); error != 0 && !nic.gone) return error;
-  const auto it = g_fabric->pairs.find(handle->qp_num);
   if (nic.pretends) {  // it says so
     pair.queue = nullptr;
     return 0;
   }
-  std::erase_if(pair.queue->entries, [&](const ibv_wc& entry) { return entry.qp_num == handle->qp_num; });
-  it->second->gone = true;
-  auto pair_ = std::move(it->second);
-  g_fabric->pairs.erase(it);
-  pair_->sending.clear();
-  pair_->receiving.clear();
-  g_fabric->dead_pairs.push_back(std::move(pair_));
+  pair.queue->entries.erase_if([&](const ibv_wc& entry) { return entry.qp_num == handle->qp_num; });
+  pair.gone = true;
+  pair.sending.clear();
+  pair.receiving.clear();
   return 0;
 }
 int ibv_get_async_event(ibv_context* context, ibv_async_event* out) {

@@ -8,13 +8,13 @@
 #include <infiniband/verbs.h>
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "r2ccl/tests/simulation/fifo.h"
 #include "r2ccl/tests/simulation/scheduler.h"
 
 namespace r2ccl::simulation {
@@ -47,11 +47,11 @@ struct Pair {
   int remote_nic = -1;
   uint32_t remote_number = 0;
   unsigned timeout = 0, retries = 7;
-  uint32_t first = 0;              ///< number of the first work request that is not acknowledged
-  std::deque<Work> sending;        ///< from that one on
-  uint32_t next_expected = 0;      ///< as a receiver
-  std::deque<uint64_t> receiving;  ///< posted receives
-  int taken_in = 0;                ///< packets that wait to be placed
+  uint32_t first = 0;          ///< number of the first work request that is not acknowledged
+  Fifo<Work> sending;          ///< from that one on
+  uint32_t next_expected = 0;  ///< as a receiver
+  Fifo<uint64_t> receiving;    ///< posted receives
+  int taken_in = 0;            ///< packets that wait to be placed
   unsigned attempt = 0;
   Time deadline = 0;       ///< of the retransmission timer; 0: it is off
   uint32_t timed = 0;      ///< `first` when it was set
@@ -64,7 +64,7 @@ struct Pair {
 struct Queue {
   ibv_cq handle{};
   Nic* nic = nullptr;
-  std::deque<ibv_wc> entries;
+  Fifo<ibv_wc> entries;
 };
 
 struct Nic {
@@ -100,14 +100,14 @@ struct Nic {
   bool unstoppable = false;  ///< nobody could say when it stopped: it may read what was given back
 
   uint64_t commands = 0;
-  std::multiset<Time> under_way;  ///< commands, since when
+  std::vector<Time> under_way;  ///< commands, since when; the oldest first
 };
 
 /// What NICs have told their processes, and those have read.
 struct Told {
   std::vector<bool> errors;  ///< by a queue pair's number: a completion with an error, or a post was refused
   std::set<int> events;      ///< NICs, over all processes, that an asynchronous event came from
-  std::set<int> down;        ///< … of which the last word, in an event or asked for, is that the port is down
+  std::set<int> down;  ///< … of which the last word, in an event or asked for, is that the port is down
   void error(uint32_t pair) {
     if (errors.size() <= pair) errors.resize(2 * size_t(pair));
     errors[pair] = true;
@@ -127,14 +127,18 @@ class Fabric {
  public:
   explicit Fabric(Random& random) : random(random) {}
   Nic& add(int process, int index, double bytes_per_ns);
+  Pair& add_pair(Nic& nic);
+  /// nullptr: it has been destroyed.
+  Pair* find(uint32_t number) const {
+    Pair* const pair = ever_made(number);
+    return pair && !pair->gone ? pair : nullptr;
+  }
   Random& random;
   MemoryWatch* watch = nullptr;
   bool stops_late = false;  ///< a queue pair that has been moved to ERR still sends what its NIC had begun
   Time latency = 3 * kMicrosecond;
   Time lifetime = 20 * kMillisecond;  ///< no packet is on its way for longer
   std::vector<std::unique_ptr<Nic>> nics;
-  std::map<uint32_t, std::unique_ptr<Pair>> pairs;
-  std::vector<std::unique_ptr<Pair>> dead_pairs;
   std::set<std::pair<int, int>> cut;  ///< rails, by the NICs' numbers, that carry nothing
 
   Told told;
@@ -152,13 +156,13 @@ class Fabric {
 
   bool carries(const Nic& a, const Nic& b) const {
     return a.port_up && b.port_up && !a.deaf && !b.deaf && !a.gone && !b.gone && !a.refuses && !b.refuses &&
-           !cut.count({a.number, b.number}) && !cut.count({b.number, a.number});
+           !is_cut(a, b) && !is_cut(b, a);
   }
   // --- the engine
   void transmit(Pair& pair, uint32_t from);
   void flush(Pair& pair);
   void complete(Pair& pair, const ibv_wc& entry);
-  uint32_t next_number = 100, next_key = 1;
+  uint32_t next_key = 1;
 
  private:
   /// One on its way: the work, with its bytes as they were when it was sent.
@@ -167,15 +171,26 @@ class Fabric {
     Work work;
     std::vector<uint8_t> payload;
   };
-  using PacketPtr = std::shared_ptr<const Packet>;
+  using PacketPtr = std::unique_ptr<Packet>;
+  using Answer = std::unique_ptr<const std::vector<uint8_t>>;  // of a READ
+  Pair* ever_made(uint32_t number) const {
+    const size_t i = number - kFirstNumber;
+    return i < pairs_.size() ? pairs_[i].get() : nullptr;
+  }
+  bool is_cut(const Nic& a, const Nic& b) const { return !cut.empty() && cut.contains({a.number, b.number}); }
+  PacketPtr new_packet();
   void send_packet(uint32_t pair, uint32_t number, bool begun = false);
-  void arrive(const PacketPtr& packet);
-  void place(const PacketPtr& packet, uint32_t to);
-  void acknowledge(uint32_t from, uint32_t number, std::shared_ptr<std::vector<uint8_t>> answer);
+  void arrive(PacketPtr packet);
+  void place(PacketPtr packet, uint32_t to);
+  void acknowledge(uint32_t from, uint32_t number, Answer answer);
   void arm(Pair& pair);
   void set_timer(Pair& pair);
   void fail(Pair& pair, ibv_wc_status status);
   Time unfrozen(const Nic& nic) const { return std::max(scheduler().now(), nic.frozen_until); }
+
+  static constexpr uint32_t kFirstNumber = 100;
+  std::vector<std::unique_ptr<Pair>> pairs_;  // by their numbers; also those that are gone
+  std::vector<PacketPtr> spare_packets_;      // with the memory of their payloads
 };
 
 /// The fabric of this history.

@@ -9,7 +9,7 @@
 namespace r2ccl::simulation {
 namespace {
 
-constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kStackBytes = 256 << 10, kStacks = 24;
 bool g_running = false;
 
 }  // namespace
@@ -21,70 +21,100 @@ bool simulating() { return g_running; }
 Fiber* Scheduler::spawn(int process, std::function<void()> body) {
   fibers_.push_back(std::make_unique<Fiber>());
   Fiber* fiber = fibers_.back().get();
+  fiber->number = uint32_t(fibers_.size() - 1);
   fiber->process = process;
   fiber->body = std::move(body);
-  fiber->stack =
-      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (fiber->stack == MAP_FAILED) std::abort();
+  if (free_stacks_.empty()) {
+    fiber->stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fiber->stack == MAP_FAILED) std::abort();
+  } else {
+    fiber->stack = free_stacks_.back();
+    free_stacks_.pop_back();
+  }
+  fiber->context.begin(fiber->stack, kStackBytes, &Scheduler::begin);
   fiber->waiting = true;
-  queue_.push({now_, sequence_++, fiber, fiber->turn, 0});
+  fiber->waits_since = sequence_;
+  enter(now_, fiber->number << 1 | kIsFiber);
   return fiber;
 }
 
-void Scheduler::at(Time when, std::function<void()> what) {
-  uint32_t slot;
-  if (free_actions_.empty()) {
-    slot = uint32_t(actions_.size());
-    actions_.push_back(std::move(what));
-  } else {
-    slot = free_actions_.back();
-    free_actions_.pop_back();
-    actions_[slot] = std::move(what);
-  }
-  queue_.push({std::max(when, now_), sequence_++, nullptr, 0, slot});
+// Several at once: most histories need no more, and only what is used of them takes memory.
+void Scheduler::make_stacks() {
+  void* const stacks = mmap(nullptr, kStacks * kStackBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stacks == MAP_FAILED) std::abort();
+  for (size_t i = kStacks; i-- > 0;)
+    free_stacks_.push_back(static_cast<std::byte*>(stacks) + i * kStackBytes);
 }
 
-void Scheduler::enter() {
+uint32_t Scheduler::free_action() {
+  if (free_actions_.empty()) {
+    const auto first = uint32_t(actions_.size()) * kTogether;
+    actions_.emplace_back(new Action[kTogether]);
+    for (uint32_t i = kTogether; i-- > 0;) free_actions_.push_back(first + i);
+  }
+  const uint32_t slot = free_actions_.back();
+  free_actions_.pop_back();
+  return slot;
+}
+
+void Scheduler::begin() {
   Fiber* fiber = scheduler().current_;
   fiber->body();
   fiber->body = nullptr;
   fiber->ended = true;
   for (Fiber* joining : fiber->joining) scheduler().wake(joining);
-  scheduler().switch_back();
-  std::abort();  // nobody resumes it
+  fiber->context.switch_to(scheduler().main_);  // which takes its stack
+  std::abort();                                 // nobody resumes it
 }
 
-// The first entry through a context; then jumps, which make no system call.
-void Scheduler::switch_to(Fiber* fiber) {
-  current_ = fiber;
-  if (_setjmp(main_) == 0) {
-    if (fiber->started) _longjmp(fiber->registers, 1);
-    fiber->started = true;
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = fiber->stack;
-    fiber->context.uc_stack.ss_size = kStackBytes;
-    fiber->context.uc_link = nullptr;
-    makecontext(&fiber->context, &Scheduler::enter, 0);
-    setcontext(&fiber->context);
-  }
+// Carries out what comes before the turn of a fiber; nullptr: it is over.
+Fiber* Scheduler::next() {
   current_ = nullptr;
-  if (fiber->ended && fiber->stack) {
-    munmap(fiber->stack, kStackBytes);
-    fiber->stack = nullptr;
+  while (!is_over()) {
+    const EventQueue::Event event = queue_.pop();
+    now_ = event.when;
+    const uint32_t number = event.what >> 1;
+    if (event.what & kIsAction) {
+      Action& action = this->action(number);
+      action.carry_out(action.what);
+      free_actions_.push_back(number);
+    } else if (Fiber* const fiber = fibers_[number].get();
+               fiber->waiting && event.sequence >= fiber->waits_since) {
+      if (const Time stopped = stopped_[size_t(fiber->process)]; stopped > now_) {
+        enter(stopped, event.what);
+        continue;
+      }
+      fiber->waiting = false;
+      return fiber;
+    }
   }
+  return nullptr;
 }
 
-void Scheduler::switch_back() {
-  if (_setjmp(current_->registers) == 0) _longjmp(main_, 1);
+// `self` waits. The next fiber goes on at once, without a detour over run(): often it is `self` again.
+void Scheduler::go_on(Fiber* self) {
+  Fiber* const fiber = next();
+  current_ = fiber;
+  if (fiber != self) self->context.switch_to(fiber ? fiber->context : main_);
 }
 
 void Scheduler::sleep(Time ns) {
   Fiber* fiber = current_;
   if (!fiber) return;
+  const Time until = now_ + ns;
+  // Nothing happens meanwhile.
+  if (!stopping_ && until <= limit_ && (queue_.empty() || until < queue_.first()) &&
+      stopped_[size_t(fiber->process)] <= until) {
+    ++sequence_;
+    now_ = until;
+    return;
+  }
   fiber->waiting = true;
-  ++fiber->turn;
-  queue_.push({now_ + ns, sequence_++, fiber, fiber->turn, 0});
-  switch_back();
+  fiber->waits_since = sequence_;
+  enter(until, fiber->number << 1 | kIsFiber);
+  go_on(fiber);
 }
 
 bool Scheduler::wait(Time until) {
@@ -95,51 +125,34 @@ bool Scheduler::wait(Time until) {
   }
   fiber->waiting = true;
   fiber->woken = false;
-  ++fiber->turn;
-  if (until != kNever) queue_.push({std::max(until, now_), sequence_++, fiber, fiber->turn, 0});
-  switch_back();
+  fiber->waits_since = sequence_;
+  if (until != kNever) enter(std::max(until, now_), fiber->number << 1 | kIsFiber);
+  go_on(fiber);
   return fiber->woken;
 }
 
 void Scheduler::wake(Fiber* fiber) {
   if (!fiber->waiting || fiber->woken) return;
   fiber->woken = true;
-  queue_.push({now_, sequence_++, fiber, fiber->turn, 0});
+  enter(now_, fiber->number << 1 | kIsFiber);
 }
 
 void Scheduler::stop_process(int process, Time until) {
   stopped_[size_t(process)] = std::max(stopped_[size_t(process)], until);
 }
 
-bool Scheduler::run(Time limit, const std::function<bool()>& over) {
+// Fibers come back here when it is over, and when they have ended.
+bool Scheduler::run(Time limit) {
+  limit_ = limit;
   g_running = true;
-  while (!queue_.empty()) {
-    Event event = queue_.top();
-    queue_.pop();
-    if (event.when > limit) break;
-    now_ = event.when;
-    if (!event.fiber) {
-      const auto what = std::move(actions_[event.what]);
-      actions_[event.what] = nullptr;
-      free_actions_.push_back(event.what);
-      what();
-    } else if (event.fiber->waiting && event.turn == event.fiber->turn) {
-      if (const Time stopped = stopped_[size_t(event.fiber->process)]; stopped > now_) {
-        event.when = stopped;
-        event.sequence = sequence_++;
-        queue_.push(event);
-        continue;
-      }
-      event.fiber->waiting = false;
-      switch_to(event.fiber);
-    }
-    if (over()) {
-      g_running = false;
-      return true;
-    }
+  while (Fiber* const fiber = next()) {
+    current_ = fiber;
+    main_.switch_to(fiber->context);
+    Fiber* const last = current_;
+    if (last && last->ended && last->stack) free_stacks_.push_back(std::exchange(last->stack, nullptr));
   }
   g_running = false;
-  return false;
+  return stopping_;
 }
 
 }  // namespace r2ccl::simulation

@@ -3,14 +3,17 @@
 // thread runs everything, so a history depends on its seed alone. Time passes only when every fiber waits.
 #pragma once
 
-#include <setjmp.h>
-#include <ucontext.h>
-
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <queue>
+#include <new>
+#include <utility>
 #include <vector>
+
+#include "r2ccl/tests/simulation/context.h"
+#include "r2ccl/tests/simulation/event_queue.h"
 
 namespace r2ccl::simulation {
 
@@ -47,12 +50,11 @@ struct Fiber {
   std::function<void()> body;
   bool ended = false;
   std::vector<Fiber*> joining;
-  uint64_t turn = 0;   ///< counts its waits: a wake-up for an earlier one says nothing
-  bool woken = false;  ///< by wake(), not by its deadline
+  uint32_t number = 0;
+  uint32_t waits_since = 0;  ///< the sequence then: what was entered before says nothing to it
+  bool woken = false;        ///< by wake(), not by its deadline
   bool waiting = false;
-  bool started = false;
-  ucontext_t context;
-  jmp_buf registers;
+  Context context;
   void* stack = nullptr;
 };
 
@@ -65,8 +67,24 @@ class Scheduler {
   int process() const { return current_ ? current_->process : -1; }
 
   Fiber* spawn(int process, std::function<void()> body);
-  void at(Time when, std::function<void()> what);
-  void after(Time ns, std::function<void()> what) { at(now_ + ns, std::move(what)); }
+  /// Calls `what` then, on the stack of any fiber, with no current one.
+  template <class What>
+  void at(Time when, What what) {
+    const uint32_t slot = free_action();
+    Action& action = this->action(slot);
+    new (action.what) What(std::move(what));
+    static_assert(sizeof(What) <= sizeof Action::what && alignof(What) <= alignof(void*));
+    action.carry_out = [](void* there) {
+      What& what = *static_cast<What*>(there);
+      what();
+      what.~What();
+    };
+    enter(std::max(when, now_), slot << 1 | kIsAction);
+  }
+  template <class What>
+  void after(Time ns, What what) {
+    at(now_ + ns, std::move(what));
+  }
 
   // --- a fiber ---
   void sleep(Time ns);
@@ -77,35 +95,40 @@ class Scheduler {
   /// The fibers of a process do not run before then (SIGSTOP, SIGCONT).
   void stop_process(int process, Time until);
   Time stopped_until(int process) const { return stopped_[size_t(process)]; }
-  /// Until nothing is left to do, `over` says so, or the time is reached. True: `over` said so.
-  bool run(Time limit, const std::function<bool()>& over);
+  /// Until nothing is left to do, stop() is called, or the time is reached. True: stop() was called.
+  bool run(Time limit);
+  /// run() returns when what runs now waits, or has ended.
+  void stop() { stopping_ = true; }
   uint64_t events() const { return sequence_; }
 
  private:
-  struct Event {
-    Time when;
-    uint64_t sequence;
-    Fiber* fiber;  // nullptr: `what`
-    uint64_t turn;
-    uint32_t what;
-    bool operator>(const Event& other) const {
-      return when != other.when ? when > other.when : sequence > other.sequence;
-    }
+  struct Action {
+    void (*carry_out)(void*);
+    alignas(void*) std::byte what[56];
   };
-  void switch_to(Fiber* fiber);
-  void switch_back();
-  static void enter();
+  uint32_t free_action();
+  void make_stacks();
+  /// Of what is to happen: the lowest bit of its number.
+  static constexpr uint32_t kIsFiber = 0, kIsAction = 1;
+  void enter(Time when, uint32_t what) { queue_.push({when, sequence_++, what}); }
+  bool is_over() const { return stopping_ || queue_.empty() || queue_.first() > limit_; }
+  Fiber* next();
+  void go_on(Fiber* self);
+  static void begin();
 
-  Time now_ = 0;
-  uint64_t sequence_ = 0;
+  Time now_ = 0, limit_ = 0;
+  uint32_t sequence_ = 0;
+  bool stopping_ = false;
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
-  std::vector<std::function<void()>> actions_;
+  EventQueue queue_;
+  static constexpr uint32_t kTogether = 256;
+  Action& action(uint32_t slot) { return actions_[slot / kTogether][slot % kTogether]; }
+  std::vector<std::unique_ptr<Action[]>> actions_;  // they stay where they are while they run
   std::vector<uint32_t> free_actions_;
+  std::vector<void*> free_stacks_;
   std::vector<Time> stopped_ = std::vector<Time>(64, 0);
-  jmp_buf main_;
-  ucontext_t main_context_;
+  Context main_;  // of run()
 };
 
 /// The one of this operating-system process: a history has one of its own.

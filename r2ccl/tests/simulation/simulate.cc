@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "r2ccl/tests/simulation/aim_tally.h"
+#include "r2ccl/tests/simulation/arena.h"
 #include "r2ccl/tests/simulation/history.h"
 
 namespace r2ccl::simulation {
@@ -53,10 +54,18 @@ Report* shared_report() {
       mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 }
 
-pid_t begin(const Plan& plan, Report* report) {
+/// What processes of histories use one after the other.
+struct Room {
+  Report* report = shared_report();
+  Arena* arena = Arena::make();
+};
+
+pid_t begin(const Plan& plan, const Room& room) {
+  Report* const report = room.report;
   *report = {};
   const pid_t child = fork();
   if (child != 0) return child;
+  if (room.arena) room.arena->enter();
   alarm(kRealSeconds);
   const itimerval bound{{0, 0}, {kCpuSeconds, 0}};
   setitimer(ITIMER_PROF, &bound, nullptr);
@@ -84,12 +93,12 @@ std::string violation_of(int status, const Report& report) {
   return "the process ended with status " + std::to_string(status);
 }
 
-std::string outcome(const Plan& plan, Report* report) {
-  const pid_t child = begin(plan, report);
+std::string outcome(const Plan& plan, const Room& room) {
+  const pid_t child = begin(plan, room);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
   }
-  return violation_of(status, *report);
+  return violation_of(status, *room.report);
 }
 
 /// The same kind of violation: numbers in it may differ.
@@ -100,9 +109,10 @@ std::string kind_of(std::string violation) {
 
 // Leaves out faults, then halves the messages of channels, as long as the violation stays. (A channel is not
 // left out, since faults name NICs and aims name channels; one message of it costs little.)
-Plan shrink(Plan plan, const std::string& violation, Report* report) {
+Plan shrink(Plan plan, const std::string& violation) {
+  const Room room;
   const std::string kind = kind_of(violation);
-  const auto still = [&](const Plan& smaller) { return kind_of(outcome(smaller, report)) == kind; };
+  const auto still = [&](const Plan& smaller) { return kind_of(outcome(smaller, room)) == kind; };
   for (size_t i = 0; i < plan.faults.size();) {
     Plan smaller = plan;
     smaller.faults.erase(smaller.faults.begin() + std::ptrdiff_t(i));
@@ -159,7 +169,7 @@ class Many {
   struct Running {
     pid_t child = 0;
     Plan plan;
-    Report* report = shared_report();
+    Room room;
     Report first;        // of a seed that runs for the second time
     bool again = false;  // it does
   };
@@ -173,31 +183,32 @@ class Many {
       return;
     one.plan = plan_of(options_.first + options_.step * begun_++);
     one.again = false;
-    one.child = begin(one.plan, one.report);
+    one.child = begin(one.plan, one.room);
   }
   void ended(Running& one, int status) {
-    std::string violation = violation_of(status, *one.report);
+    std::string violation = violation_of(status, *one.room.report);
     if (violation.empty()) violation = too_small(one.plan);
     if (one.again) {
-      if (violation.empty() && !one.report->same_history_as(one.first))
+      if (violation.empty() && !one.room.report->same_history_as(one.first))
         violation = "the same seed gave another history";
     } else if (violation.empty() && one.plan.seed % kTwice == 0) {
-      one.first = *one.report;
+      one.first = *one.room.report;
       one.again = true;
-      one.child = begin(one.plan, one.report);
+      one.child = begin(one.plan, one.room);
       return;
     }
     ++sum_.histories;
     if (options_.each)
       std::printf("seed %llu: %016llx %s\n", static_cast<unsigned long long>(one.plan.seed),
-                  static_cast<unsigned long long>(one.report->digest), violation.c_str());
-    sum_.events += one.report->events;
-    sum_.migrations += uint64_t(one.report->migrations);
-    sum_.errors += uint64_t(one.report->errors);
-    sum_.simulated += one.report->simulated;
-    sum_.gap = std::max(sum_.gap, one.report->gap);
-    sum_.claims.add(one.report->claims);
-    aims_.add(one.plan, std::span(one.report->fates).first(one.report->faults), one.report->sign);
+                  static_cast<unsigned long long>(one.room.report->digest), violation.c_str());
+    sum_.events += one.room.report->events;
+    sum_.migrations += uint64_t(one.room.report->migrations);
+    sum_.errors += uint64_t(one.room.report->errors);
+    sum_.simulated += one.room.report->simulated;
+    sum_.gap = std::max(sum_.gap, one.room.report->gap);
+    sum_.claims.add(one.room.report->claims);
+    aims_.add(one.plan, std::span(one.room.report->fates).first(one.room.report->faults),
+              one.room.report->sign);
     if (!violation.empty()) note(one.plan, violation);
     next(one);
   }
@@ -209,8 +220,7 @@ class Many {
     if (seeds.size() > 1) return;
     std::printf("after %.1f s: seed %llu: %s\n", seconds(), static_cast<unsigned long long>(plan.seed),
                 violation.c_str());
-    std::printf("the smallest history found that shows it:\n%s",
-                shrink(plan, violation, shared_report()).words().c_str());
+    std::printf("the smallest history found that shows it:\n%s", shrink(plan, violation).words().c_str());
     std::fflush(stdout);
   }
   bool all_met() const {
@@ -398,6 +408,8 @@ int replay(const Options& options) {
   Plan plan = plan_of(options.replay);
   if (!options.faults.empty() && !choose(plan, options.faults)) return 64;
   std::printf("%s", plan.words().c_str());
+  const Room room;
+  if (room.arena) room.arena->enter();
   const Verdict verdict = run(plan, true);
   std::printf("%s\n", verdict.violation.empty() ? "everything holds" : verdict.violation.c_str());
   std::fflush(stdout);

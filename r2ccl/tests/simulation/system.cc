@@ -3,10 +3,13 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <linux/futex.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -72,7 +75,7 @@ void System::changed(int fd) {
   File* file = find(fd);
   if (!file) return;
   for (const int number : epolls_)
-    if (File* other = find(number); other && other->watched.count(fd)) {
+    if (File* other = find(number); other && other->watches(fd)) {
       other->look = true;
       if (other->waiting) scheduler().wake(other->waiting);
     }
@@ -82,7 +85,7 @@ void System::close(int fd) {
   File* file = find(fd);
   if (!file) return;
   for (const int number : epolls_)
-    if (File* other = find(number)) other->watched.erase(fd);
+    if (File* other = find(number)) other->forget(fd);
   if (file->kind == File::Kind::kListener)
     for (const int stream : std::deque<int>(file->accepted)) close(stream);
   const int peer = file->kind == File::Kind::kStream ? file->peer : -1;
@@ -193,6 +196,7 @@ int failed(int error) {
   return -1;
 }
 
+constexpr uint32_t kAddress = 0x0a000001;
 uint64_t g_next_port = 20000;
 struct Waiting {
   const void* on;
@@ -302,6 +306,12 @@ void __wrap__ZNSt6thread4joinEv(std::thread* thread) {
 void __wrap__ZNSt6thread6detachEv(std::thread* thread) {
   std::memset(static_cast<void*>(thread), 0, sizeof *thread);
 }
+// Neither signals nor users are simulated; those of the machine would cost a system call.
+REAL(int, pthread_sigmask, int, const sigset_t*, sigset_t*);
+int __wrap_pthread_sigmask(int how, const sigset_t* set, sigset_t* before) {
+  return simulating() ? 0 : __real_pthread_sigmask(how, set, before);
+}
+uid_t __wrap_geteuid() { return 0; }
 REAL(int, pthread_setname_np, pthread_t, const char*);
 int __wrap_pthread_setname_np(pthread_t thread, const char* name) {
   return simulating() ? 0 : __real_pthread_setname_np(thread, name);
@@ -377,15 +387,18 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
   File* file = kernel().find(epoll);
   if (!file || !kernel().find(fd)) return failed(EBADF);
   if (operation == EPOLL_CTL_DEL) {
-    file->watched.erase(fd);
+    file->forget(fd);
     return 0;
   }
-  const bool known = file->watched.count(fd) > 0;
-  if (known != (operation == EPOLL_CTL_MOD)) return failed(known ? EEXIST : ENOENT);
+  epoll_event* const known = file->watches(fd);
+  if ((known != nullptr) != (operation == EPOLL_CTL_MOD)) return failed(known ? EEXIST : ENOENT);
   if (!known && kernel().find(fd)->kind == File::Kind::kStream && file->process == kernel().scarce &&
       ++kernel().asked_for_room % 2 == 0)
     return failed(ENOSPC);
-  file->watched[fd] = *event;
+  if (known)
+    *known = *event;
+  else
+    file->watch(fd, *event);
   kernel().changed(fd);
   return 0;
 }
@@ -410,7 +423,22 @@ int __wrap_epoll_wait(int epoll, epoll_event* out, int most, int timeout_ms) {
   }
 }
 
-// --- TCP; other families are refused
+// --- TCP; other families are refused. Both processes have one interface, whatever the machine has.
+int __wrap_getifaddrs(ifaddrs** list) {
+  static sockaddr_in address{}, mask{};
+  static char name[] = "sim";
+  static ifaddrs interface {};
+  address.sin_family = mask.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(kAddress);
+  mask.sin_addr.s_addr = htonl(0xffffff00);
+  interface.ifa_name = name;
+  interface.ifa_flags = IFF_UP | IFF_RUNNING;
+  interface.ifa_addr = reinterpret_cast<sockaddr*>(&address);
+  interface.ifa_netmask = reinterpret_cast<sockaddr*>(&mask);
+  *list = &interface;
+  return 0;
+}
+void __wrap_freeifaddrs(ifaddrs*) {}
 int __wrap_socket(int family, int, int) {
   if (family != AF_INET && family != AF_INET6) return failed(EACCES);
   return kernel().make(File::Kind::kStream);
@@ -426,7 +454,7 @@ int __wrap_getsockname(int fd, sockaddr* out, socklen_t* length) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(kernel().find(fd)->port);
-  address.sin_addr.s_addr = htonl(0x0a000001);
+  address.sin_addr.s_addr = htonl(kAddress);
   std::memcpy(out, &address, sizeof address);
   *length = sizeof address;
   return 0;

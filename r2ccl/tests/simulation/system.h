@@ -6,11 +6,13 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/tests/simulation/scheduler.h"
@@ -29,7 +31,19 @@ struct File {
   uint64_t count = 0;  ///< kEvent; kFlag: what is to be read
   bool error = false;  ///< kFlag: POLLERR
   // kEpoll
-  std::map<int, epoll_event> watched;
+  std::vector<std::pair<int, epoll_event>> watched;  ///< by descriptor
+  epoll_event* watches(int other) {
+    for (auto& [fd, event] : watched)
+      if (fd == other) return &event;
+    return nullptr;
+  }
+  void watch(int other, const epoll_event& event) {
+    const auto above = [other](const auto& it) { return it.first > other; };
+    watched.insert(std::find_if(watched.begin(), watched.end(), above), {other, event});
+  }
+  void forget(int other) {
+    std::erase_if(watched, [other](const auto& it) { return it.first == other; });
+  }
   Fiber* waiting = nullptr;
   bool look = false;  ///< something that it watches has changed since it was found to have nothing
   // kListener
