@@ -136,7 +136,13 @@ class Capacities {
   }
   /// The same by the port's rate alone, without what was measured.
   double by_port(size_t nic) const { return nics_[nic].most; }
+  /// What it carried, relative to the others, in the last interval that said something; 0: none has, or it is gray.
+  double last(size_t nic) const { return nics_[nic].well_for > 0 ? nics_[nic].level : 0; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
+  /// … and more so than those know who spread the traffic: they expected `known` of it, relative to nominal.
+  bool gray_beyond(size_t nic, double known) const {
+    return gray(nic) && (known >= 1 || relative(nic) < kGray * known);
+  }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
   double nominal(size_t nic) const { return nics_[nic].nominal; }

@@ -401,6 +401,19 @@ TEST(Capacities, a_nic_shared_with_another_process_is_no_gray_nic_unless_it_is_s
   EXPECT_NEAR(capacities.relative(0), 0.25, 0.01);
 }
 
+TEST(Capacities, a_nic_that_carries_what_a_plan_expects_of_it_is_not_gray_beyond_that) {
+  Capacities capacities(std::vector<double>{1, 1});
+  EXPECT_FALSE(capacities.gray_beyond(0, 1));
+  capacities.at_most(0, 0.5);
+  ASSERT_TRUE(capacities.gray(0));
+  EXPECT_TRUE(capacities.gray_beyond(0, 1));
+  EXPECT_TRUE(capacities.gray_beyond(0, 0.6));
+  EXPECT_FALSE(capacities.gray_beyond(0, 0.55));
+  EXPECT_FALSE(capacities.gray_beyond(0, 0.5));
+  EXPECT_FALSE(capacities.gray_beyond(0, 0.1));
+  EXPECT_FALSE(capacities.gray_beyond(1, 1));
+}
+
 TEST(NicMeter, counts_what_is_busy_and_what_is_idle) {
   NicMeter meter;
   uint64_t clock = 1000;

@@ -60,6 +60,11 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
   greeted(*welcome);
 }
 
+void Sender::begin_to_meter(Path& path) {
+  path.sizes.resize(Path::kSendDepth);
+  path.link_meter = context_.link_meter(path.local_nic(), path.remote());
+}
+
 bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned owned) {
   ownership_.check(owned);
   const Request::Part& part = request.parts[segment];
@@ -70,9 +75,9 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned o
       request.remote_address + part.offset, request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
     if (context_.balances()) {
-      if (path.sizes.empty()) path.sizes.resize(Path::kSendDepth);
+      if (path.sizes.empty()) begin_to_meter(path);
       path.sizes[path.posted % Path::kSendDepth] = part.bytes;
-      path.metered += context_.meters[size_t(path.local_nic())].posted(part.bytes, now_ns);
+      path.metered += meter_post(context_.meters[size_t(path.local_nic())], path.link_meter, part.bytes, now_ns);
       if (follows_plan()) context_.planned_bytes.fetch_add(part.bytes, std::memory_order_relaxed);
     }
     ++path.posted;
@@ -202,7 +207,8 @@ void Sender::on_data_sent(Path& path, uint32_t detail, Owned owned) {
 void Sender::count_work(Path& path, uint32_t bytes, Owned owned) {
   ownership_.check(owned);
   const double cost = is_far(path) ? context_.config.far_cost() : 1;
-  path.metered -= context_.meters[size_t(path.local_nic())].done(bytes, uint64_t(cost * bytes), now_ns);
+  path.metered -=
+      meter_done(context_.meters[size_t(path.local_nic())], path.link_meter, bytes, uint64_t(cost * bytes), now_ns);
 }
 
 void Sender::read_confirmation(Owned owned) {

@@ -43,6 +43,7 @@ class Sender final : public SenderPaths {
   class Host;
   struct Messages;
   struct MessagesToSend;
+  [[gnu::noinline]] void begin_to_meter(Path& path);
   bool write(Path& path, const Request& request, uint32_t segment, Owned);
   bool divide(Request& request, Path& active, const Registration* registration, Owned);
   Path* replay_on(const Request& request, Owned) const;

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
+
+#include "r2ccl/collective/attribution.h"
 
 namespace r2ccl::collective {
 
@@ -25,16 +28,32 @@ NodeCodes codes_of(const NodeCapacity& capacity, size_t nics) {
   return codes;
 }
 
+namespace {
+
+bool nics_differ(CapacityCode one, CapacityCode other) {
+  return std::abs(int(one) - int(other)) * 100 >= std::max(one, other) * 8 && one != other;
+}
+
+}  // namespace
+
 bool differ(const NodeCodes& one, const NodeCodes& other) {
   if (differ(one[0], other[0])) return true;
   for (size_t i = 1; i < one.size(); ++i)
-    if (std::abs(int(one[i]) - int(other[i])) * 100 >= std::max(one[i], other[i]) * 8 && one[i] != other[i])
-      return true;
+    if (nics_differ(without_reason(one[i]), without_reason(other[i]))) return true;
   return false;
 }
 
-uint64_t ReportPacer::due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now) {
-  if (!differ(now_is, reported)) {
+bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCode> other) {
+  for (size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
+    const CapacityCode a = i < one.size() ? one[i] : kLinkUnknown;
+    const CapacityCode b = i < other.size() ? other[i] : kLinkUnknown;
+    if (is_slow(a) != is_slow(b) || (is_slow(a) && nics_differ(a, b))) return true;
+  }
+  return false;
+}
+
+uint64_t ReportPacer::due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now, bool links) {
+  if (!links && !differ(now_is, reported)) {
     since_ = kNever;
     return kNever;
   }
@@ -82,11 +101,12 @@ void Admission::resume(uint64_t from, ViewPointer view) {
 
 // --- a member ---
 
-AgreementMessage Member::report(NodeCodes codes, uint8_t sequences) {
+AgreementMessage Member::report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links) {
   report_.type = Type::kReport;
   report_.sequences = sequences;
   ++report_.epoch;
   report_.capacities = std::move(codes);
+  report_.capacities.insert(report_.capacities.end(), links.begin(), links.end());
   report_taken_ = false;
   return report_;
 }
@@ -107,8 +127,15 @@ AgreementMessage Member::ready() const {
 
 ViewPointer Member::proposed_view() const {
   auto view = std::make_shared<View>();
-  for (size_t i = 0; i < capacities_.size(); ++i)
-    (i % (1 + nics_) == 0 ? view->capacities : view->nics).push_back(capacity_of(capacities_[i]));
+  for (size_t i = 0; i < capacities_.size(); ++i) {
+    const CapacityCode code = without_reason(capacities_[i]);
+    if (i % (1 + nics_) == 0) {
+      view->capacities.push_back(capacity_of(code));
+    } else {
+      view->nics.push_back(capacity_of(code));
+      view->measured.push_back(code != capacities_[i]);
+    }
+  }
   return view;
 }
 
@@ -168,8 +195,48 @@ std::vector<AgreementMessage> Member::unanswered() const {
 // --- the coordinator ---
 
 Coordinator::Coordinator(int ranks, AgreementRules rules, size_t nics)
-    : rules_(rules), ranks_(size_t(ranks)), view_(size_t(ranks), NodeCodes(1 + nics, kNominal)) {
-  for (Rank& rank : ranks_) rank.codes.assign(1 + nics, kNominal);
+    : rules_(rules),
+      nics_(nics),
+      ranks_(size_t(ranks)),
+      named_(nics, NodeCodes(size_t(ranks), kNominal)),
+      view_(size_t(ranks), NodeCodes(1 + nics, kNominal)) {
+  for (Rank& rank : ranks_) rank.codes = rank.told = NodeCodes(1 + nics, kNominal);
+}
+
+// A NIC carries what its port says or what its links do, whichever is less, and its node so much less.
+void Coordinator::assess() {
+  const auto slow = [](const Rank& rank) { return std::any_of(rank.links.begin(), rank.links.end(), is_slow); };
+  const bool any_slow = std::any_of(ranks_.begin(), ranks_.end(), slow);
+  if (!any_slow && !any_named_) {  // as a rule
+    for (Rank& rank : ranks_) rank.codes = rank.told;
+    return;
+  }
+  any_named_ = false;
+  for (size_t nic = 0; nic < nics_; ++nic) {
+    RailLinks links(ranks_.size());
+    for (size_t from = 0; from < ranks_.size(); ++from)
+      for (size_t to = 0; to < ranks_.size() && !ranks_[from].links.empty(); ++to)
+        if (from != to) links.at(from, to) = ranks_[from].links[to * nics_ + nic];
+    NodeCodes named = attribute(links, named_[nic]);
+    for (size_t i = 0; i < named.size(); ++i) {  // a rate that was measured is never twice the same
+      const CapacityCode before = named_[nic][i];
+      if (named[i] < kNominal && before < kNominal && !nics_differ(named[i], before)) named[i] = before;
+    }
+    named_[nic] = std::move(named);
+    any_named_ = any_named_ || named_[nic] != NodeCodes(ranks_.size(), kNominal);
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    rank.codes = rank.told;
+    uint32_t told = 0, carried = 0;
+    for (size_t nic = 0; nic < nics_; ++nic) {
+      const CapacityCode by_port = rank.told[1 + nic], by_links = named_[nic][i];
+      told += by_port;
+      carried += std::min(by_port, by_links);
+      if (by_links < by_port) rank.codes[1 + nic] = CapacityCode(by_links | kMeasured);
+    }
+    if (carried < told) rank.codes[0] = CapacityCode(uint32_t(rank.told[0]) * carried / told);
+  }
 }
 
 uint8_t Coordinator::counted_by_all() const {
@@ -250,9 +317,14 @@ void Coordinator::on_message(int from, const AgreementMessage& message, std::vec
   Rank& rank = ranks_[size_t(from)];
   switch (message.type) {
     case Type::kReport: {
-      if (message.epoch > rank.report && message.capacities.size() == rank.codes.size()) {
+      const size_t links = ranks_.size() * nics_;
+      const bool with_links = message.capacities.size() == rank.told.size() + links;
+      if (message.epoch > rank.report && (with_links || message.capacities.size() == rank.told.size())) {
         rank.report = message.epoch;
-        rank.codes = message.capacities;
+        const auto end_of_codes = message.capacities.begin() + std::ptrdiff_t(rank.told.size());
+        rank.told.assign(message.capacities.begin(), end_of_codes);
+        rank.links.assign(end_of_codes, message.capacities.end());
+        assess();
         rank.sequences = message.sequences;
         reported_ = true;
       }

@@ -48,6 +48,8 @@ struct View {
   /// Of the NICs that the group uses, likewise: those of rank 0 in the group's order, then those of rank 1, …
   /// Empty: all NICs of a node alike.
   std::vector<double> nics;
+  /// Of the same NICs: 1 where this is what its links carry (attribution.h), not what its port says. Empty: of none.
+  std::vector<uint8_t> measured;
 };
 using ViewPointer = std::shared_ptr<const View>;
 
@@ -58,6 +60,9 @@ CapacityCode code_of(double relative);
 inline double capacity_of(CapacityCode code) { return double(code) / kNominal; }
 /// Is the difference worth a new plan? From 3 % of the larger one on.
 bool differ(CapacityCode one, CapacityCode other);
+/// In a proposal, beside a NIC's capacity: it is what its links carry, not what its port says.
+inline constexpr CapacityCode kMeasured = 0x8000;
+constexpr CapacityCode without_reason(CapacityCode code) { return CapacityCode(code & ~kMeasured); }
 
 /// NICs of a node in a group, at most.
 inline constexpr size_t kMostNics = 8;
@@ -73,6 +78,13 @@ NodeCodes codes_of(const NodeCapacity& capacity, size_t nics);
 /// The whole by 3 %, or a NIC by 8 %.
 bool differ(const NodeCodes& one, const NodeCodes& other);
 
+/// What a rank's links carry, relative to those of its other NICs to the same peer (attribution.h): to rank 0 on
+/// each NIC of the group, then to rank 1, … Empty: nothing is known of any.
+using LinkCodes = std::vector<CapacityCode>;
+/// Is the difference worth a report? A link that is slow now, or no longer, or by 8 % more or less. Not one that
+/// was only found to be fast: where nothing is slow nobody reports.
+bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCode> other);
+
 /// When a rank reports a change of its capacity: after a settling time, so that a burst is one report, and
 /// small changes ever more rarely while they go on. Times in ns.
 class ReportPacer {
@@ -80,8 +92,9 @@ class ReportPacer {
   explicit ReportPacer(uint64_t settle) : settle_(settle), pause_(least()) {}
 
   /// When the difference between `now_is` and `reported` is to be reported, if it still stands then; kNever:
-  /// there is none that is worth it.
-  uint64_t due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now);
+  /// there is none that is worth it. `links`: those differ, which counts as a small change: a rate that was
+  /// measured may be another one soon.
+  uint64_t due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now, bool links = false);
   /// It was reported.
   void done(uint64_t now);
 
@@ -97,7 +110,7 @@ class ReportPacer {
 
 struct AgreementMessage {
   enum class Type : uint8_t {
-    kReport = 1,   ///< member: its capacity, and the sequences that it counts
+    kReport = 1,   ///< member: its capacity, what its links carry, and the sequences that it counts
     kReportTaken,  ///< coordinator
     kPropose,      ///< coordinator: everybody's capacities, and the sequences that the view is for
     kReady,        ///< member: its hold points
@@ -109,7 +122,8 @@ struct AgreementMessage {
   uint8_t sequences = 0;                 ///< kReport, kPropose
   uint64_t epoch = 0;                    ///< of kReport and kReportTaken: the report's number
   Points points{};                       ///< kReady, kCommit
-  std::vector<CapacityCode> capacities;  ///< kReport: a node's codes; kPropose: those of all ranks in turn
+  /// kReport: a node's codes, then its links to each rank on each NIC; kPropose: the codes of all ranks in turn
+  std::vector<CapacityCode> capacities;
 
   bool operator==(const AgreementMessage&) const = default;
 };
@@ -173,8 +187,9 @@ class Member {
   /// `nics`: that each node tells of.
   explicit Member(AgreementRules rules = {}, size_t nics = 0) : rules_(rules), nics_(nics) {}
 
-  /// Its node's codes, and the sequences that it counts. Returns what is to be sent to the coordinator.
-  AgreementMessage report(NodeCodes codes, uint8_t sequences);
+  /// Its node's codes, the sequences that it counts, and its links, one for each rank and NIC. Returns what is to be
+  /// sent to the coordinator.
+  AgreementMessage report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links = {});
   /// Does `message` ask for hold points? Then the owner holds the message's sequences before on_message().
   bool takes(const AgreementMessage& message) const;
   /// A message of the coordinator; `points` if takes(message): where the sequences are held (kNever: not
@@ -232,7 +247,9 @@ class Coordinator {
   enum class Phase : uint8_t { kIdle, kCollecting, kDeciding };
   struct Rank {
     uint64_t report = 0;  // number of its newest
-    NodeCodes codes;
+    NodeCodes told;       // in it
+    LinkCodes links;      // in it
+    NodeCodes codes;      // what it can carry by all that was told, with the reason
     uint8_t sequences = 0;
     bool answered = false;
     bool took_decision = false;
@@ -241,10 +258,14 @@ class Coordinator {
   void decide(AgreementMessage::Type type, std::vector<Outgoing>& out);
   AgreementMessage proposal() const;
   void end_of_decision();
+  void assess();
   uint8_t counted_by_all() const;
 
   AgreementRules rules_;
+  size_t nics_;
   std::vector<Rank> ranks_;
+  std::vector<NodeCodes> named_;  // by NIC of the group: what that of each rank carries, by its links
+  bool any_named_ = false;        // less than all of its rate
   Phase phase_ = Phase::kIdle;
   uint64_t epoch_ = 0;
   uint8_t sequences_ = 0;  // of the proposal

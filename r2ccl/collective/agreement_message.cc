@@ -23,6 +23,7 @@ static_assert(sizeof(Wire) + kMostAgreeing * sizeof(CapacityCode) <= kMostBytes)
 
 size_t nics_told(int ranks, size_t nics) {
   const size_t told = std::min(nics, kMostNics);
+  // A report is not longer than a proposal, or else short: 1 + told + ranks · told codes.
   return sizeof(Wire) + size_t(ranks) * (1 + told) * sizeof(CapacityCode) <= kMostBytes ? told : 0;
 }
 
@@ -46,7 +47,7 @@ Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks, siz
   if (wire.type < uint8_t(Type::kReport) || wire.type > uint8_t(Type::kDone)) return wrong;
   AgreementMessage message;
   message.type = Type(wire.type);
-  const size_t wanted = message.type == Type::kReport    ? 1 + nics
+  const size_t wanted = message.type == Type::kReport    ? 1 + nics + size_t(ranks) * nics
                         : message.type == Type::kPropose ? size_t(ranks) * (1 + nics)
                                                          : 0;
   if (wire.capacities != wanted || bytes.size() != sizeof wire + wanted * sizeof(CapacityCode) ||
@@ -58,8 +59,11 @@ Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks, siz
   message.capacities.resize(wanted);
   if (wanted > 0)
     std::memcpy(message.capacities.data(), bytes.data() + sizeof wire, wanted * sizeof(CapacityCode));
-  for (const CapacityCode code : message.capacities)
-    if (code > kNominal) return wrong;
+  // A reason is told in proposals, and of NICs.
+  for (size_t i = 0; i < wanted; ++i) {
+    const bool may_tell = message.type == Type::kPropose && i % (1 + nics) != 0;
+    if ((may_tell ? without_reason(message.capacities[i]) : message.capacities[i]) > kNominal) return wrong;
+  }
   return message;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "r2ccl/collective/agreement_message.h"
+#include "r2ccl/collective/attribution.h"
 #include "r2ccl/collective/testing/agreement_model.h"
 
 namespace r2ccl::collective {
@@ -78,6 +79,11 @@ TEST(AgreementModel, a_nic_degrades_and_its_node_as_a_whole_does_not) {
   expect_right({.ranks = 2, .nics = 2, .operations = 2, .changes = 2, .losses = 1, .report_at_once = true});
 }
 
+TEST(AgreementModel, links_become_slow_one_after_the_other) {
+  expect_right({.ranks = 3, .nics = 1, .links = true, .operations = 2, .changes = 2, .report_at_once = true});
+  expect_right({.ranks = 3, .nics = 1, .links = true, .operations = 1, .changes = 2, .in_order = true});
+}
+
 TEST(Admission, answers_with_the_view_of_each_operation) {
   const auto view = [](uint64_t epoch) {
     auto made = std::make_shared<View>();
@@ -139,6 +145,50 @@ TEST(AgreementMessage, nics_travel_as_far_as_a_frame_has_room_for_them) {
   EXPECT_FALSE(decode(bytes, 3, 2).ok());
 }
 
+TEST(AgreementMessage, links_travel_in_reports_and_reasons_in_proposals) {
+  AgreementMessage report;
+  report.type = Type::kReport;
+  report.epoch = 4;
+  report.capacities = {7500, 0, kNominal, 0, 0, 5000, kNominal};  // of a node with two NICs, and links to two ranks
+  const auto bytes = encode(report);
+  EXPECT_EQ(decode(bytes, 2, 2).value(), report);
+  EXPECT_FALSE(decode(bytes, 3, 2).ok());
+  EXPECT_FALSE(decode(bytes, 2, 1).ok());
+  const std::span all(bytes);
+  for (size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(decode(all.first(length), 2, 2).ok());
+  auto longer = bytes;
+  longer.resize(bytes.size() + sizeof(CapacityCode));
+  EXPECT_FALSE(decode(longer, 2, 2).ok());
+  for (size_t i = 0; i < report.capacities.size(); ++i)
+    for (const CapacityCode wrong : {CapacityCode(kNominal + 1), CapacityCode(5000 | kMeasured), CapacityCode(0xffff)}) {
+      AgreementMessage forged = report;
+      forged.capacities[i] = wrong;
+      EXPECT_FALSE(decode(encode(forged), 2, 2).ok());
+    }
+  AgreementMessage proposal;
+  proposal.type = Type::kPropose;
+  proposal.epoch = 4;
+  proposal.capacities = {7500, 5000 | kMeasured, kNominal, kNominal, kNominal, kNominal};
+  EXPECT_EQ(decode(encode(proposal), 2, 2).value(), proposal);
+  proposal.capacities[3] |= kMeasured;  // of a node as a whole
+  EXPECT_FALSE(decode(encode(proposal), 2, 2).ok());
+  proposal.capacities[3] = kNominal;
+  proposal.capacities[4] = CapacityCode((kNominal + 1) | kMeasured);
+  EXPECT_FALSE(decode(encode(proposal), 2, 2).ok());
+}
+
+// A report of the largest groups fits where a proposal does.
+TEST(AgreementMessage, a_report_fits_a_frame) {
+  for (size_t nics = 1; nics <= kMostNics; ++nics)
+    for (int ranks = 1; ranks <= kMostAgreeing; ++ranks) {
+      AgreementMessage report;
+      report.type = Type::kReport;
+      const size_t told = nics_told(ranks, nics);
+      report.capacities.resize(1 + told + size_t(ranks) * told);
+      ASSERT_LE(encode(report).size(), 4096u) << ranks << " ranks, " << told << " NICs";
+    }
+}
+
 TEST(ReportPacer, bursts_are_one_report_and_small_changes_become_rare) {
   constexpr uint64_t kMs = 1'000'000;
   ReportPacer pacer(10 * kMs);
@@ -164,6 +214,123 @@ TEST(ReportPacer, bursts_are_one_report_and_small_changes_become_rare) {
   EXPECT_EQ(pacer.due({4200}, {4000}, now), now + 10 * kMs);
   pacer.done(now + 10 * kMs);
   EXPECT_EQ(pacer.due({4000}, {4200}, now + 11 * kMs), now + 60 * kMs);  // all quiet since: as in the beginning
+}
+
+TEST(ReportPacer, links_are_reported_ever_more_rarely_while_they_change) {
+  constexpr uint64_t kMs = 1'000'000;
+  ReportPacer pacer(10 * kMs);
+  EXPECT_EQ(pacer.due({kNominal}, {kNominal}, 100 * kMs, true), 110 * kMs);
+  pacer.done(110 * kMs);
+  uint64_t now = 111 * kMs, last = 0;
+  for (int i = 0; i < 10; ++i) {
+    const uint64_t when = pacer.due({kNominal}, {kNominal}, now, true);
+    EXPECT_GE(when - now + 1 * kMs, last);
+    last = when - now;
+    now = when;
+    pacer.done(now);
+  }
+  EXPECT_EQ(last, 2000 * kMs);
+  EXPECT_EQ(pacer.due({0}, {kNominal}, now + kMs, true), now + 50 * kMs);  // a failure does not wait for that
+}
+
+TEST(Links, a_difference_is_one_of_slow_links) {
+  const auto differ_of = [](LinkCodes one, LinkCodes other) { return links_differ(one, other); };
+  EXPECT_FALSE(differ_of({}, {}));
+  EXPECT_FALSE(differ_of({0, kNominal}, {kNominal, 0}));  // unknown, or found to be fast
+  EXPECT_FALSE(differ_of({}, {kNominal, kNominal}));
+  EXPECT_TRUE(differ_of({}, {kNominal, 5000}));
+  EXPECT_TRUE(differ_of({5000}, {kNominal}));
+  EXPECT_TRUE(differ_of({5000}, {0}));
+  EXPECT_FALSE(differ_of({5000}, {5300}));
+  EXPECT_TRUE(differ_of({5000}, {5500}));
+}
+
+/// Reports of `links[rank]`, each of all ranks on `nics` NICs; then what the coordinator proposes, if anything.
+std::vector<CapacityCode> proposed(const std::vector<NodeCodes>& codes, const std::vector<LinkCodes>& links, size_t nics) {
+  Coordinator coordinator(int(codes.size()), {}, nics);
+  std::vector<Coordinator::Outgoing> out;
+  for (size_t rank = 0; rank < codes.size(); ++rank) {
+    Member member({}, nics);
+    coordinator.on_message(int(rank), member.report(codes[rank], kAllSequences, links[rank]), out);
+  }
+  out.clear();
+  if (!coordinator.due(bit(Sequence::kEngine))) return {};
+  coordinator.propose(bit(Sequence::kEngine), out);
+  return out.front().message.capacities;
+}
+
+TEST(Agreement, proposes_what_links_show_of_a_nic_and_says_that_they_do) {
+  // Two NICs per node; the second one of node 1 carries half, its port says nothing of that.
+  const NodeCodes well{kNominal, kNominal, kNominal};
+  const LinkCodes none(6, kLinkUnknown);
+  const auto to = [&](size_t peer, CapacityCode second) {
+    LinkCodes links = none;
+    links[2 * peer] = kNominal;
+    links[2 * peer + 1] = second;
+    return links;
+  };
+  const CapacityCode measured = 5000 | kMeasured;
+  EXPECT_EQ(proposed({well, well, well}, {to(1, 5000), to(2, 5000), to(0, kNominal)}, 2),
+            (std::vector<CapacityCode>{kNominal, kNominal, kNominal, 7500, kNominal, measured, kNominal, kNominal, kNominal}));
+  EXPECT_TRUE(proposed({well, well, well}, {to(1, 5000), none, none}, 2).empty());
+  EXPECT_TRUE(proposed({well, well, well}, {none, none, none}, 2).empty());
+  // The port says as much: then that is the reason.
+  const NodeCodes slow_port{7500, kNominal, 5000};
+  EXPECT_EQ(proposed({well, slow_port, well}, {to(1, 5000), to(2, 5000), none}, 2)[5], 5000);
+  // … or less, or more.
+  const NodeCodes lost{5000, kNominal, 0};
+  EXPECT_EQ(proposed({well, lost, well}, {to(1, 5000), to(2, 5000), none}, 2)[3], 5000);
+  const NodeCodes a_little{9000, kNominal, 8000};
+  const auto both = proposed({well, a_little, well}, {to(1, 5000), to(2, 5000), none}, 2);
+  EXPECT_EQ(both[5], measured);
+  EXPECT_EQ(both[3], 9000 * 15000 / 18000);
+}
+
+TEST(Agreement, a_view_says_which_capacities_were_measured) {
+  Member member({}, 2);
+  AgreementMessage message;
+  message.type = AgreementMessage::Type::kPropose;
+  message.epoch = 1;
+  message.capacities = {7500, kNominal, 5000 | kMeasured, kNominal, 5000, kNominal};
+  std::optional<Decision> decision;
+  ASSERT_TRUE(member.on_message(message, {}, decision));
+  message.type = AgreementMessage::Type::kCommit;
+  ASSERT_TRUE(member.on_message(message, {}, decision));
+  ASSERT_TRUE(decision);
+  EXPECT_EQ(decision->view->capacities, (std::vector<double>{0.75, 1}));
+  EXPECT_EQ(decision->view->nics, (std::vector<double>{1, 0.5, 0.5, 1}));
+  EXPECT_EQ(decision->view->measured, (std::vector<uint8_t>{0, 1, 0, 0}));
+}
+
+TEST(Agreement, a_recovered_nic_leads_to_a_new_proposal) {
+  Coordinator coordinator(3, {}, 1);
+  std::vector<Member> members(3, Member({}, 1));
+  std::vector<Coordinator::Outgoing> out;
+  const auto report = [&](int rank, CapacityCode link) {
+    LinkCodes links(3, kLinkUnknown);
+    links[size_t(rank + 1) % 3] = link;
+    coordinator.on_message(rank, members[size_t(rank)].report({kNominal, kNominal}, kAllSequences, links), out);
+  };
+  const auto agree = [&] {
+    while (!out.empty()) {
+      const auto [to, message] = out.front();
+      out.erase(out.begin());
+      std::optional<Decision> decision;
+      if (const auto answer = members[size_t(to)].on_message(message, {}, decision)) coordinator.on_message(to, *answer, out);
+    }
+  };
+  const uint8_t engine = bit(Sequence::kEngine);
+  report(0, 5000), report(1, 5000), report(2, kNominal);
+  ASSERT_TRUE(coordinator.due(engine));
+  coordinator.propose(engine, out);
+  agree();
+  EXPECT_FALSE(coordinator.due(engine));
+  report(0, 5200), report(1, 5300);  // a little more: no new plan
+  EXPECT_FALSE(coordinator.due(engine));
+  report(0, kNominal);  // one end of it: not yet
+  EXPECT_FALSE(coordinator.due(engine));
+  report(1, kNominal);
+  EXPECT_TRUE(coordinator.due(engine));
 }
 
 // A coordinator's group that does not decide for the tuner, or a rank that does not count its operations: the

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "r2ccl/balance/meter.h"
 #include "r2ccl/base/result.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
@@ -207,6 +208,7 @@ class Path {
   /// counts.
   std::vector<uint32_t> sizes;
   int metered = 0;
+  balance::NicMeter* link_meter = nullptr;  ///< mode 3: the link's
   /// It carries traffic and is to be left, and why.
   struct Failure {
     trace::DetectedBy by;

@@ -17,6 +17,7 @@
 #include "r2ccl/control/socket.h"
 #include "r2ccl/health/failure_log.h"
 #include "r2ccl/health/probe_times.h"
+#include "r2ccl/path/link_meters.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
 #include "r2ccl/protocol/bounds.h"
@@ -76,7 +77,19 @@ struct ProcessContext {
   /// sending channels of the node that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
   std::atomic<uint64_t> planned_bytes{0};  ///< … of that, what channels sent that follow a plan
+  LinkMeters links;  ///< mode 3: … and each of its links
+  /// Which link a path is; nullptr below mode 3.
+  balance::NicMeter* link_meter(int nic, const wire::PathEnd& remote) {
+    if (config.mode != Mode::kAllReduce) return nullptr;
+    return links.of(nic, std::to_array(remote.address.gid.raw));
+  }
   balance::Capacities capacities;
+  /// What plans know of the rails that begin at each NIC: at the least, relative to nominal (Net::plan_knows).
+  std::array<std::atomic<double>, wire::kMaxNics> plan_lacks{};  ///< 1 − that
+  /// It carries less than its neighbours; for what follows a plan: less than the plan knows of.
+  bool is_degraded(size_t nic, bool follows_plan) const {
+    return capacities.gray_beyond(nic, follows_plan ? 1 - plan_lacks[nic].load(std::memory_order_relaxed) : 1);
+  }
   balance::Demand demand;
   uint64_t demand_version = 0;  ///< rises when it changes
   /// What all NICs can carry, relative to their nominal rates; written by the service thread.

@@ -7,13 +7,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/base/result.h"
 #include "r2ccl/channel/test_outcome.h"
 #include "r2ccl/path/buffer_memory.h"
+#include "r2ccl/path/link_meters.h"
 #include "r2ccl/protocol/limits.h"
 
 namespace r2ccl {
@@ -28,6 +32,7 @@ struct NicProperties {
   std::string name;      ///< as in libibverbs
   std::string pci_path;  ///< /sys path of the PCI device, empty when there is none
   uint64_t guid = 0;     ///< unique per NIC
+  NicAddress address{};  ///< what peers reach it by, when the process began
   int port = 1;
   int speed_mbps = 0;  ///< active speed × width, Mbit/s
   float latency_us = 0;
@@ -39,6 +44,21 @@ struct NicProperties {
 inline constexpr size_t kHandleBytes = 128;  ///< NCCL_NET_HANDLE_MAXSIZE
 inline constexpr size_t kMaxMessageBytes = size_t{1}
                                            << 30;  ///< maxP2pBytes: test and iflush sizes are still int
+
+/// Which links somebody wants to know the rates of.
+struct LinksWanted {
+  std::vector<int> devices;       ///< of this node, at most 8
+  std::vector<NicAddress> peers;  ///< for each peer the NIC that each of `devices` reaches it by, in their order
+  /// Called with the rate of each link, in the order of `peers`: 1: not slow; less: relative to those to the same
+  /// peer, when a link has become slow or carries another part; 0: not known. From the service thread, which must
+  /// not be kept waiting; never once the watch has ended.
+  std::function<void(std::span<const double>)> changed;
+};
+/// Ends with the object.
+class LinkWatch {
+ public:
+  virtual ~LinkWatch() = default;
+};
 
 class Net {
  public:
@@ -53,10 +73,13 @@ class Net {
   virtual NicProperties properties(int device) const = 0;
   /// What this node's NICs can carry together now, relative to their nominal rates: 0 … 1. From port states,
   /// the rates that ports say (mode 2 and up) and rails that have failed, not from measured rates: a sender
-  /// cannot tell its own slow NIC from its peer's. Cheap.
+  /// cannot tell its own slow NIC from its peer's (watch_links() is for those who can). Cheap.
   virtual double node_capacity() const { return 1; }
   /// The same of one NIC.
   virtual double nic_capacity(int /*device*/) const { return 1; }
+  /// What links carry, from completions alone. Costs what Balance's own measuring costs, per peer; in mode 3 only.
+  /// nullptr: this cannot be told.
+  virtual std::unique_ptr<LinkWatch> watch_links(LinksWanted /*wanted*/) { return nullptr; }
 
   /// Starts to listen on `device` and fills `handle` (kHandleBytes bytes) for the peer.
   virtual Result<Listener*> listen(int device, void* handle) = 0;
@@ -69,6 +92,9 @@ class Net {
   /// Balance moves it only off a NIC that has failed or that is slow, and expects a slow one to have more
   /// under way than others.
   virtual void follows_plan(Channel* /*channel*/) {}
+  /// The rail that begins at `device` carries so much of its nominal rate by what plans know, at either end and to
+  /// any peer: so much is no reason to move what follows a plan.
+  virtual void plan_knows(int /*device*/, double /*relative*/) {}
   virtual Result<void> close(Listener* listener) = 0;
   virtual Result<void> close(Channel* channel) = 0;
 

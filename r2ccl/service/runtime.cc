@@ -75,6 +75,7 @@ class Runtime final : public Net {
     for (const auto& device : context.devices) {
       nominal.push_back(std::max(1, device.speed_mbps()));
       runtime->speeds_mbps_.push_back(device.speed_mbps());
+      runtime->addresses_.push_back(std::to_array(device.address().gid.raw));
     }
     context.capacities = balance::Capacities(nominal);
     if (auto looked = runtime->look_at_topology(names); !looked) return looked.error();
@@ -119,6 +120,7 @@ class Runtime final : public Net {
     out.name = nic.name();
     out.pci_path = topology_->pci_path(device);
     out.guid = nic.guid();
+    out.address = addresses_[size_t(device)];
     out.port = nic.port();
     out.speed_mbps = speeds_mbps_[size_t(device)];
     out.max_channels = std::max(1, nic.limits().max_qp / 4);
@@ -130,6 +132,11 @@ class Runtime final : public Net {
   double node_capacity() const override { return context_.node_capacity.load(std::memory_order_relaxed); }
   double nic_capacity(int device) const override {
     return 1 - context_.nic_lacks[size_t(device)].load(std::memory_order_relaxed);
+  }
+
+  std::unique_ptr<LinkWatch> watch_links(LinksWanted wanted) override {
+    if (context_.config.mode != Mode::kAllReduce) return nullptr;
+    return service_.watch_links(std::move(wanted));
   }
 
   Result<Listener*> listen(int device, void* memory) override {
@@ -194,6 +201,9 @@ class Runtime final : public Net {
   }
 
   void follows_plan(Channel* channel) override { channel->follow_plan(); }
+  void plan_knows(int device, double relative) override {
+    context_.plan_lacks[size_t(device)].store(1 - relative, std::memory_order_relaxed);
+  }
 
   Result<Channel*> accept(Listener* listener) override {
     if (auto ok = usable(0); !ok) return ok.error();
@@ -344,7 +354,9 @@ class Runtime final : public Net {
   Service service_;
   Registrations registrations_;
   bool dma_bufs_ = false;         // offered: every NIC takes them
-  std::vector<int> speeds_mbps_;  // when the process began: a NIC's worker reads its port again at any time
+  // When the process began: a NIC's worker reads its port again at any time.
+  std::vector<int> speeds_mbps_;
+  std::vector<NicAddress> addresses_;
   std::mutex mutex_;              // guards the following
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::vector<std::shared_ptr<Channel>> channels_;

@@ -16,6 +16,7 @@
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/control/socket.h"
+#include "r2ccl/service/link_watches.h"
 #include "r2ccl/service/node_demand.h"
 #include "r2ccl/trace/metrics.h"
 
@@ -50,7 +51,7 @@ class Listener {
 
 class Service {
  public:
-  explicit Service(ProcessContext& context) : context_(context) {}
+  explicit Service(ProcessContext& context) : context_(context), link_watches_(context.links) {}
   ~Service() { stop(); }
 
   /// Starts the thread. Needs the devices of the core to be open.
@@ -70,6 +71,8 @@ class Service {
   void add(std::shared_ptr<Listener> listener);
   /// Any thread: whoever asks for it from now on is told that it is closed.
   void remove(uint64_t listener);
+  /// Any thread; needs the devices of the core to be open.
+  std::unique_ptr<LinkWatch> watch_links(LinksWanted wanted);
 
  private:
   struct Pending {  // a connection that has not said hello
@@ -149,6 +152,8 @@ class Service {
   uint64_t next_capacity_look_ = 0;
   bool rates_wanted_ = false;
   std::optional<NodeDemand> node_demand_;
+  LinkWatches link_watches_;
+  uint64_t bytes_seen_ = 0;  // on all NICs, when rates were last looked at
   /// Mode 1: what the node's processes have on each NIC. Made when a channel of this process has left home.
   std::optional<NodeDemand> node_load_;
   NicLoad load_;

@@ -112,8 +112,17 @@ void Service::look_at_rates(const Tick& tick) {
     before[nic] = context_.capacities.gray(nic);
   }
   const uint64_t planned = context_.planned_bytes.load(std::memory_order_relaxed);
+  uint64_t bytes = 0;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) bytes += readings[nic].bytes;
+  link_watches_.look(tick.now, part, planned, bytes != std::exchange(bytes_seen_, bytes));
   if (!context_.capacities.take(readings, tick.now, part, planned)) return;
   tell_gray(before);
+}
+
+std::unique_ptr<LinkWatch> Service::watch_links(LinksWanted wanted) {
+  std::vector<double> nominal;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) nominal.push_back(context_.capacities.nominal(nic));
+  return link_watches_.add(std::move(wanted), nominal);
 }
 
 // NICs that carry less than their neighbours, or as much again.

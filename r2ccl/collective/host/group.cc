@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -17,7 +18,7 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint32_t kMemberVersion = 2;
+constexpr uint32_t kMemberVersion = 3;
 constexpr uint32_t kMostRingSegments = 64;
 constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
 
@@ -75,8 +76,11 @@ Result<void> Group::meet() {
   auto& algorithm = members_[rank].algorithm;
   setting_.algorithm.copy(algorithm.data(), algorithm.size());
   members_[rank].further = static_cast<uint32_t>(std::min(setting_.further.size(), kMostFurtherNics));
-  for (uint32_t i = 0; i < members_[rank].further; ++i)
+  members_[rank].addresses[0] = net_.properties(setting_.device).address;
+  for (uint32_t i = 0; i < members_[rank].further; ++i) {
     members_[rank].further_handles[i] = setting_.further[i].handle;
+    members_[rank].addresses[1 + i] = net_.properties(setting_.further[i].device).address;
+  }
   if (p > 1) {
     const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
       return transport_.end(peer, sends, ordinal);
@@ -122,7 +126,25 @@ Result<void> Group::meet() {
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
+  watch_links();
   return {};
+}
+
+/// Which NIC is slow shows when links between three nodes and more can be compared, and the rails of each.
+void Group::watch_links() {
+  if (ranks() < 3 || transport_.stripes() < 2 || !agreement_) return;
+  LinksWanted wanted;
+  wanted.devices.push_back(setting_.device);
+  for (size_t i = 1; i < transport_.stripes(); ++i) wanted.devices.push_back(setting_.further[i - 1].device);
+  for (const RankInfo& member : members_)
+    wanted.peers.insert(wanted.peers.end(), member.addresses.begin(),
+                        member.addresses.begin() + static_cast<std::ptrdiff_t>(transport_.stripes()));
+  wanted.changed = [agreement = agreement_.get()](std::span<const double> rates) {
+    LinkCodes links;
+    for (const double rate : rates) links.push_back(code_of(rate));
+    agreement->set_links(links);
+  };
+  link_watch_ = net_.watch_links(std::move(wanted));
 }
 
 /// Takes as many NICs as every rank has into use, and connects the ring on them.
@@ -142,6 +164,20 @@ Result<void> Group::widen() {
     executor_.set_message(std::min(setting_.limits.message_bytes, kStripedMessageBytes));
   return wait_for([this] { return transport_.connected(); },
                   "connecting to the group's neighbours on all NICs");
+}
+
+/// Balance need not mend what the plan takes into account.
+void Group::tell_plan(const View& view) {
+  if (view.epoch == told_epoch_) return;
+  told_epoch_ = view.epoch;
+  const size_t nics = transport_.stripes();
+  if (nics < 2 || view.nics.size() != ranks() * nics) return;
+  for (size_t nic = 0; nic < nics; ++nic) {
+    double least = 1;
+    for (size_t i = nic; i < view.nics.size(); i += nics)
+      if (i < view.measured.size() && view.measured[i] != 0) least = std::min(least, view.nics[i]);
+    net_.plan_knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, least);
+  }
 }
 
 NodeCapacity Group::capacity() const {
@@ -247,6 +283,7 @@ Result<bool> Group::has_view() {
   if (!view) error_ = view.error();
   if (!view) return *error_;
   next_view_ = *view;
+  if (next_view_) tell_plan(*next_view_);
   return next_view_ != nullptr;
 }
 

@@ -52,6 +52,7 @@ struct RankInfo {
   double margin = 1;                   ///< R2CC_COLLNET_MARGIN
   std::array<char, 32> algorithm{};    ///< R2CC_ALGORITHM, which all must have alike
   PlanAgreement::Address agreement{};
+  std::array<NicAddress, 1 + kMostFurtherNics> addresses{};  ///< of the first NIC and the further ones
   uint32_t further = 0;  ///< NICs besides the first; the group uses as many as every rank has
   std::array<Handle, kMostFurtherNics> further_handles{};
 };
@@ -100,6 +101,8 @@ class Group {
   Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting);
   Result<void> meet();
   Result<void> widen();
+  void watch_links();
+  void tell_plan(const View& view);
   Result<void> poll();
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
   Schedule allreduce_schedule(const View& view, uint64_t bytes);
@@ -118,6 +121,8 @@ class Group {
   StripedTransport transport_;
   Executor executor_;
   std::unique_ptr<PlanAgreement> agreement_;
+  std::unique_ptr<LinkWatch> link_watch_;  // ends before the agreement that it tells
+  uint64_t told_epoch_ = 0;
   uint64_t operations_ = 0;                  // begun
   ViewPointer next_view_;                    // of the operation that is about to begin
   std::map<std::tuple<uint64_t, Collective, uint64_t>, std::shared_ptr<Program>> programs_;  // epoch, size

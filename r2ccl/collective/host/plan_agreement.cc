@@ -17,6 +17,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/agreement_message.h"
+#include "r2ccl/collective/attribution.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
 #include "r2ccl/trace/ring.h"
@@ -43,7 +44,8 @@ ViewPointer healthy(int ranks) {
 
 std::string number(uint64_t value) { return value == kNever ? "none" : std::to_string(value); }
 
-/// "node 2 has capacity 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy".
+/// "node 2 has capacity 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy". A NIC whose port does
+/// not say so has "0.50 by the rates of its links".
 std::string in_words(const View& view) {
   std::string words;
   const size_t ranks = view.capacities.size(), nics = view.nics.size() / std::max<size_t>(1, ranks);
@@ -55,7 +57,9 @@ std::string in_words(const View& view) {
     std::snprintf(one, sizeof one, "%snode %zu has capacity %.2f", words.empty() ? "" : ", ", i, node.whole);
     words += one;
     for (size_t nic = 0; nic < nics; ++nic) {
-      std::snprintf(one, sizeof one, "%s%.2f", nic == 0 ? " (its NICs " : ", ", node.nics[nic]);
+      const bool measured = i * nics + nic < view.measured.size() && view.measured[i * nics + nic] != 0;
+      std::snprintf(one, sizeof one, "%s%.2f%s", nic == 0 ? " (its NICs " : ", ", node.nics[nic],
+                    measured ? " by the rates of its links" : "");
       words += one;
     }
     if (nics > 0) words += ")";
@@ -74,6 +78,8 @@ class Driver final : public PlanAgreement {
         nics_(nics_told(ranks, settings_.nics)),
         gate_(healthy(ranks)),
         reported_(1 + nics_, kNominal),
+        links_now_(size_t(ranks) * nics_, kLinkUnknown),
+        reported_links_(links_now_),
         member_({}, nics_),
         coordinator_(ranks, {}, nics_),
         pacer_(nanoseconds(settings_.settle)) {
@@ -101,6 +107,16 @@ class Driver final : public PlanAgreement {
     bool changed = take(capacity_[0], capacity.whole);
     for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
     if (changed) star_.wake();
+  }
+
+  void set_links(const LinkCodes& links) override {
+    if (nics_ == 0 || links.size() != size_t(ranks_) * nics_) return;
+    {
+      const std::lock_guard lock(links_mutex_);
+      links_ = links;
+    }
+    links_changed_ = true;
+    star_.wake();
   }
 
   void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) override {
@@ -258,19 +274,24 @@ class Driver final : public PlanAgreement {
     return uint8_t(bit(Sequence::kEngine) | (leads_ ? bit(Sequence::kTuner) : 0));
   }
 
-  /// Tells rank 0 of this node's capacity when it has changed and the burst is over.
+  /// Tells rank 0 of this node's capacity, and of its links, when they have changed and the burst is over.
   uint64_t report(uint64_t now) {
     NodeCodes capacity;
     for (size_t i = 0; i < 1 + nics_; ++i) capacity.push_back(capacity_[i].load(std::memory_order_relaxed));
-    const uint64_t when = pacer_.due(capacity, reported_, now);
+    if (links_changed_.exchange(false)) {
+      const std::lock_guard lock(links_mutex_);
+      links_now_ = links_;
+    }
+    const uint64_t when = pacer_.due(capacity, reported_, now, links_differ(links_now_, reported_links_));
     const bool changed = now >= when;
     if (!changed && !tuner_changed_.exchange(false)) return when;
     if (changed) {
       tuner_changed_ = false;
       pacer_.done(now);
       reported_ = std::move(capacity);
+      reported_links_ = links_now_;
     }
-    say(member_.report(reported_, counted()));
+    say(member_.report(reported_, counted(), reported_links_));
     return changed ? kNothing : when;
   }
 
@@ -323,12 +344,16 @@ class Driver final : public PlanAgreement {
   Gate gate_;
   std::array<std::atomic<CapacityCode>, 1 + kMostNics> capacity_;
   std::atomic<bool> stop_{false}, settled_{true}, tuner_changed_{true};
+  std::atomic<bool> links_changed_{false};
+  std::mutex links_mutex_;
+  LinkCodes links_;  // links_mutex_
   std::mutex tuner_mutex_;
   std::shared_ptr<OperationCounter> tuner_;  // tuner_mutex_
   bool leads_ = false;                       // tuner_mutex_
 
   // The thread's own.
   NodeCodes reported_;
+  LinkCodes links_now_, reported_links_;
   Member member_;
   Coordinator coordinator_;  // rank 0's
   std::vector<Coordinator::Outgoing> outgoing_;

@@ -5,14 +5,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "r2ccl/base/log.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
 #include "r2ccl/tests/testing/proxy.h"
@@ -237,6 +241,52 @@ TEST(PlanAgreement, every_rank_changes_at_the_same_operation) {
     EXPECT_GE(ranks.history(i).changes.size(), 4u);
     EXPECT_GE(ranks.tuner_history(i).changes.size(), 4u);
   }
+}
+
+/// What a rank with links to `peer` alone tells, of two NICs.
+LinkCodes links_to(int ranks, int peer, CapacityCode first, CapacityCode second) {
+  LinkCodes links(size_t(ranks) * 2, 0);
+  links[size_t(peer) * 2] = first;
+  links[size_t(peer) * 2 + 1] = second;
+  return links;
+}
+
+std::mutex g_lines_mutex;
+std::vector<std::string> g_lines;  // g_lines_mutex
+
+TEST(PlanAgreement, a_nic_is_slow_by_the_links_of_two_ranks) {
+  set_log_sink([](LogLevel, const char*, int, const char* text) {
+    const std::lock_guard lock(g_lines_mutex);
+    g_lines.emplace_back(text);
+  });
+  PlanAgreement::Settings settings;
+  settings.nics = 2;
+  Ranks ranks(4, settings, true);
+  ranks.join();
+  ranks.run();
+  ranks.wait_for({1, 1, 1, 1});
+  ranks[0].set_links(links_to(4, 1, kNominal, 5000));  // which end of it?
+  ranks[3].set_capacity(0.5);
+  ranks.wait_for({1, 1, 1, 0.5});
+  ranks[1].set_links(links_to(4, 2, kNominal, 5000));
+  ranks.wait_for({1, 0.75, 1, 0.5});
+  ranks[3].set_capacity(1);
+  ranks.wait_for({1, 0.75, 1, 1});
+  ranks[0].set_links(links_to(4, 1, kNominal, kNominal));
+  ranks[1].set_links(links_to(4, 2, kNominal, kNominal));
+  ranks.wait_for({1, 1, 1, 1});
+  ranks[0].set_links({});  // of another group: passed over
+  ranks.stop();
+  ranks.expect_same_views();
+  set_log_sink(nullptr);
+  const auto& changes = ranks.history(2).changes;
+  EXPECT_EQ(changes.back().view->nics, std::vector<double>(8, 1.0));
+  bool slow = false;
+  for (const auto& change : changes) slow |= change.view->nics == std::vector<double>{1, 1, 1, 0.5, 1, 1, 1, 1};
+  EXPECT_TRUE(slow);
+  const std::lock_guard lock(g_lines_mutex);
+  const std::string words = "node 1 has capacity 0.75 (its NICs 1.00, 0.50 by the rates of its links)";
+  EXPECT_TRUE(std::any_of(g_lines.begin(), g_lines.end(), [&](const auto& line) { return line.find(words) != line.npos; }));
 }
 
 TEST(PlanAgreement, changes_below_three_percent_change_nothing) {

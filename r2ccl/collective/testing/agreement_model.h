@@ -18,7 +18,9 @@ struct AgreementInspector {
   std::vector<uint8_t>& out;
 
   void put(uint64_t value) { out.push_back(value == kNever ? 255 : uint8_t(value)); }
-  void put_code(CapacityCode code) { out.push_back(uint8_t(code / 100)); }
+  void put_code(CapacityCode code) {
+    out.push_back(uint8_t(without_reason(code) / 100 + (code == without_reason(code) ? 0 : 128)));
+  }
   void put(const NodeCodes& codes) {
     for (const CapacityCode code : codes) put_code(code);
   }
@@ -56,11 +58,14 @@ struct AgreementInspector {
     put(coordinator.reported_);
     for (const auto& rank : coordinator.ranks_) {
       put(rank.report);
+      put(rank.told);
+      put(rank.links);
       put(rank.codes);
       put(rank.sequences);
       put(uint64_t(rank.answered) | uint64_t(rank.took_decision) << 1);
       for (const uint64_t point : rank.points) put(rank.answered ? point : 0);
     }
+    for (const NodeCodes& of_nic : coordinator.named_) put(of_nic);
     for (const NodeCodes& codes : coordinator.proposed_) put(codes);
     for (const NodeCodes& codes : coordinator.view_) put(codes);
     put(coordinator.decision_);
@@ -74,6 +79,8 @@ using Type = AgreementMessage::Type;
 struct Setting {
   int ranks = 2;
   size_t nics = 0;  ///< with them a change is one of a NIC, and the node as a whole stays as it was
+  /// Changes are of links: those of node 1's only NIC become slow, one end after the other.
+  bool links = false;
   int sequences = 1;
   uint64_t operations = 3;  ///< of each sequence
   uint64_t ahead = 0;
@@ -355,12 +362,27 @@ class Model {
   void change(const State& state, std::vector<State>& next) const {
     State after = state;
     const int number = s_.changes - after.changes--;
+    if (s_.links) return slow_link(std::move(after), number, next);
     const int rank = number % 2 == 0 ? s_.ranks - 1 : 0;
     const CapacityCode code = number == 0 ? 5000 : number == 1 ? 7500 : kNominal;
     NodeCodes& codes = after.capacities[size_t(rank)];
     codes.back() = code;
     after.step = "rank " + std::to_string(rank) + " has capacity " + std::to_string(code);
-    const AgreementMessage report = after.members[size_t(rank)].report(codes, kAllSequences);
+    tell(after, rank, after.members[size_t(rank)].report(codes, kAllSequences));
+    next.push_back(std::move(after));
+  }
+
+  /// Rank 0 finds its link to rank 1 slow, then rank 1 that to rank 2: NIC 1 carries half.
+  void slow_link(State after, int rank, std::vector<State>& next) const {
+    LinkCodes links(size_t(s_.ranks), 0);
+    links[size_t(rank + 1)] = 5000;
+    if (rank == 1) after.capacities[1] = {5000, 5000};
+    after.step = "rank " + std::to_string(rank) + " has a slow link";
+    tell(after, rank, after.members[size_t(rank)].report({kNominal, kNominal}, kAllSequences, links));
+    next.push_back(std::move(after));
+  }
+
+  void tell(State& after, int rank, const AgreementMessage& report) const {
     if (s_.report_at_once) {
       std::vector<Coordinator::Outgoing> taken;
       after.coordinator.on_message(rank, report, taken);
@@ -368,7 +390,6 @@ class Model {
     } else {
       answer_to(after, rank, report);
     }
-    next.push_back(std::move(after));
   }
 
   Setting s_;

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told of links: a lower rate at once, a higher one when it has lasted, wrong guesses ever later; and
+// nothing of links that carry too little to tell.
+#include "r2ccl/balance/peer_links.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace r2ccl::balance {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
+
+TEST(ToldRate, is_slow_at_once_and_changes_when_another_rate_has_lasted) {
+  ToldRate rate;
+  rate.update(1, 0);
+  EXPECT_FALSE(rate.is_slow());
+  rate.update(0.5, 1 * kMs);
+  EXPECT_EQ(rate.told(), 0.5);
+  uint64_t fell = 2;
+  for (; rate.told() == 0.5 && fell < 9999; ++fell) rate.update(fell == 100 ? 0.4 : 0.35, fell * kMs);
+  EXPECT_EQ(fell, 2 + 500 + 1u);
+  EXPECT_EQ(rate.told(), 0.4);   // the most since
+  rate.update(0.42, 600 * kMs);  // hardly another one
+  EXPECT_EQ(rate.told(), 0.4);
+  for (uint64_t t = 1000; t < 2000; ++t) {
+    rate.update(0.9, t * kMs);
+    ASSERT_EQ(rate.told(), 0.4);
+  }
+  rate.update(0.8, 2000 * kMs);
+  EXPECT_EQ(rate.told(), 0.8);  // the least since
+  for (uint64_t t = 2001; t < 3001; ++t) {
+    rate.update(1, t * kMs);
+    ASSERT_EQ(rate.told(), 0.8);
+  }
+  rate.update(1, 3001 * kMs);
+  EXPECT_FALSE(rate.is_slow());
+}
+
+TEST(ToldRate, a_rate_that_swings_is_told_once) {
+  ToldRate rate;
+  int changes = 0;
+  double before = 1;
+  for (uint64_t t = 0; t < 60'000; t += 50) {
+    rate.update(t / 400 % 2 == 0 ? 0.3 : 0.9, t * kMs);
+    changes += rate.told() != before;
+    before = rate.told();
+  }
+  EXPECT_EQ(changes, 1);
+  EXPECT_EQ(before, 0.3);
+}
+
+// As a NIC does that looks faster the less it has to carry: it is given more, and falls.
+TEST(ToldRate, wrong_guesses_become_rare) {
+  ToldRate rate;
+  int rises = 0;
+  double before = 1;
+  for (uint64_t t = 0; t < 600'000; t += 50) {
+    rate.update(rate.told() > 0.5 ? 0.3 : 0.8, t * kMs);
+    rises += rate.told() > before;
+    before = rate.told();
+  }
+  EXPECT_GE(rises, 5);
+  EXPECT_LE(rises, 15);  // 1, 2, 4, … 64 s
+  EXPECT_EQ(rate.patience(), ToldRate::kRiseAtMostNs);
+}
+
+TEST(ToldRate, wrong_guesses_are_forgotten_when_the_link_has_been_fast_for_long) {
+  ToldRate rate;
+  uint64_t t = 0;
+  const auto go = [&](double now, uint64_t seconds) {
+    for (const uint64_t until = t + seconds * kSecond; t < until; t += 50 * kMs) rate.update(now, t);
+  };
+  go(0.3, 1), go(1, 2), go(0.3, 1);
+  EXPECT_EQ(rate.patience(), 2 * ToldRate::kRiseAfterNs);
+  go(1, 3);
+  EXPECT_FALSE(rate.is_slow());
+  go(1, 61);
+  EXPECT_EQ(rate.patience(), ToldRate::kRiseAfterNs);
+}
+
+/// A sender's NICs and one peer: so many bytes on each link in each step of 10 ms, at these rates.
+class Peer {
+ public:
+  explicit Peer(size_t links) : meters_(links) {}
+  /// Each link has work for 10 ms, or none.
+  void step(PeerLinks& links, const std::vector<double>& rates, bool traffic = true) {
+    const uint64_t until = now_ + 10 * kMs;
+    for (size_t i = 0; i < meters_.size(); ++i) {
+      if (rates[i] <= 0) continue;
+      const auto bytes = uint32_t(64 << 10);
+      for (int write = 0; write < 4; ++write) meters_[i].posted(bytes, [&] { return now_; });
+      // A slow link carries fewer of them in the time; the others take what is left of it.
+      const int done = std::max(1, int(4 * rates[i]));
+      for (int write = 0; write < done; ++write)
+        meters_[i].done(bytes, bytes, [&] { return now_ + 10 * kMs * uint64_t(write + 1) / uint64_t(done); });
+      meters_[i].abandoned(4 - done, until);
+    }
+    now_ = until;
+    std::vector<NicMeter::Reading> readings;
+    for (const NicMeter& meter : meters_) readings.push_back(meter.read());
+    links.take(readings, now_, {}, 0, traffic);
+  }
+  uint64_t now() const { return now_; }
+
+ private:
+  std::vector<NicMeter> meters_;
+  uint64_t now_ = kSecond;
+};
+
+constexpr std::array<double, 4> kNominal{1, 1, 1, 1};
+
+TEST(PeerLinks, a_link_that_carries_less_than_the_others_is_slow_and_recovers) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  EXPECT_EQ(links.rate(0), PeerLinks::kUnknown);
+  for (int i = 0; i < 100; ++i) peer.step(links, {1, 1, 1, 1});
+  for (size_t link = 0; link < 4; ++link) EXPECT_EQ(links.rate(link), PeerLinks::kFast);
+  for (int i = 0; i < 100; ++i) peer.step(links, {1, 0.5, 1, 1});
+  EXPECT_NEAR(links.rate(1), 0.5, 0.05);
+  EXPECT_EQ(links.rate(0), PeerLinks::kFast);
+  int until = 0;
+  for (; links.rate(1) != PeerLinks::kFast && until < 1000; ++until) peer.step(links, {1, 1, 1, 1});
+  EXPECT_GT(until, 100);
+  EXPECT_LT(until, 300);
+}
+
+TEST(PeerLinks, a_link_alone_cannot_be_judged) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  for (int i = 0; i < 200; ++i) peer.step(links, {0.5, 0, 0, 0});
+  for (size_t link = 0; link < 4; ++link) EXPECT_EQ(links.rate(link), PeerLinks::kUnknown);
+}
+
+TEST(PeerLinks, a_link_that_rests_is_unknown) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  for (int i = 0; i < 100; ++i) peer.step(links, {1, 1, 1, 1});
+  for (int i = 0; i < 199; ++i) peer.step(links, {0, 1, 1, 1});
+  EXPECT_EQ(links.rate(0), PeerLinks::kFast);
+  for (int i = 0; i < 2; ++i) peer.step(links, {0, 1, 1, 1});
+  EXPECT_EQ(links.rate(0), PeerLinks::kUnknown);
+  EXPECT_EQ(links.rate(1), PeerLinks::kFast);
+}
+
+TEST(PeerLinks, a_slow_link_that_carries_nothing_is_tried_again_ever_later) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  uint64_t before = 0;
+  for (int round = 0; round < 4; ++round) {
+    while (links.rate(0) == PeerLinks::kFast || links.rate(0) == PeerLinks::kUnknown) peer.step(links, {0.5, 1, 1, 1});
+    const uint64_t from = peer.now();
+    while (links.rate(0) != PeerLinks::kUnknown) peer.step(links, {0, 0, 0, 0});
+    EXPECT_GT(peer.now() - from, before);
+    before = peer.now() - from;
+  }
+  EXPECT_GE(before, 32 * kSecond);
+  // … and not while nothing is sent at all: the job computes.
+  while (links.rate(0) == PeerLinks::kFast || links.rate(0) == PeerLinks::kUnknown) peer.step(links, {0.5, 1, 1, 1});
+  for (int i = 0; i < 100'000; ++i) peer.step(links, {0, 0, 0, 0}, false);
+  EXPECT_NEAR(links.rate(0), 0.5, 0.05);
+}
+
+}  // namespace
+}  // namespace r2ccl::balance
