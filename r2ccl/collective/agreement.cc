@@ -230,7 +230,8 @@ void Coordinator::assess() {
     rank.codes = rank.told;
     uint32_t told = 0, carried = 0;
     for (size_t nic = 0; nic < nics_; ++nic) {
-      const CapacityCode by_port = rank.told[1 + nic], by_links = named_[nic][i];
+      const CapacityCode by_port = rank.told[1 + nic];
+      const CapacityCode by_links = named_[nic][i] < kLeastByLinks ? kNominal : named_[nic][i];
       told += by_port;
       carried += std::min(by_port, by_links);
       if (by_links < by_port) rank.codes[1 + nic] = CapacityCode(by_links | kMeasured);

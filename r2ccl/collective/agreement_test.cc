@@ -274,6 +274,9 @@ TEST(Agreement, proposes_what_links_show_of_a_nic_and_says_that_they_do) {
             (std::vector<CapacityCode>{kNominal, kNominal, kNominal, 7500, kNominal, measured, kNominal, kNominal, kNominal}));
   EXPECT_TRUE(proposed({well, well, well}, {to(1, 5000), none, none}, 2).empty());
   EXPECT_TRUE(proposed({well, well, well}, {none, none, none}, 2).empty());
+  // So little that no plan can count on it.
+  EXPECT_FALSE(proposed({well, well, well}, {to(1, kLeastByLinks), to(2, kLeastByLinks), none}, 2).empty());
+  EXPECT_TRUE(proposed({well, well, well}, {to(1, kLeastByLinks - 1), to(2, kLeastByLinks - 1), none}, 2).empty());
   // The port says as much: then that is the reason.
   const NodeCodes slow_port{7500, kNominal, 5000};
   EXPECT_EQ(proposed({well, slow_port, well}, {to(1, 5000), to(2, 5000), none}, 2)[5], 5000);

@@ -24,6 +24,10 @@ inline constexpr CapacityCode kLinkFast = 9'300;
 constexpr bool is_slow(CapacityCode link) { return link != kLinkUnknown && link < kLinkFast; }
 constexpr bool is_fast(CapacityCode link) { return link >= kLinkFast; }
 
+/// No plan counts on a NIC that carries less: its messages take so long that its paths are taken for silent, and
+/// what it carries is hard to tell. It is left to Balance, which sends over it next to nothing.
+inline constexpr CapacityCode kLeastByLinks = 1'500;
+
 /// More slow NICs than these, with links between them, are not told apart.
 inline constexpr size_t kMostSlowTogether = 6;
 
