@@ -396,7 +396,7 @@ def head_to_head_upstream(results):
     return markdown(["fault", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
 
 
-LATER_GPU_SETS = ("nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_removed", "nccl_protocols_again")  # than nccl_protocols
+GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_removed")
 ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down, in place", "group": "nccl_port_down, four calls a group",
            "blackhole": "nccl_blackhole", "qp_error": "nccl_qp_error"}
 
@@ -404,7 +404,7 @@ ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down
 def gpu_scenarios(results):
     """The scenarios of GPUs whose cells differ only in what a matrix varies: one line for each scenario and mode."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_protocols", *LATER_GPU_SETS):
+    for row in rows_of(results, "runs", *GPU_SETS):
         name = row["run"].split("-")[0]
         found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), WRITERS.get(row["mode"], mode(row["mode"]))), []).append(row)
     lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
@@ -412,16 +412,16 @@ def gpu_scenarios(results):
 
 
 def fault_times(results, *sets):
-    """How many faults of these sets: all, sampled, sampled with both a time of migration and one of recovery, sampled with neither."""
+    """How many faults of these sets: all, sampled, sampled with a time of recovery."""
     rows = rows_of(results, "faults", *sets)
-    known = [sum(row[column] != "" for column in ("migrate_ms", "recover_ms")) for row in rows if row["sampled"] == "1"]
-    return {"all": len(rows), "sampled": len(known), "both": known.count(2), "neither": known.count(0)}
+    sampled = [row for row in rows if row["sampled"] == "1"]
+    return {"all": len(rows), "sampled": len(sampled), "recovered": sum(row["recover_ms"] != "" for row in sampled)}
 
 
 def gpu_protocol_times(results):
     """How long the plugin under NCCL takes to recover, by fault and protocol."""
     found = {}
-    for row in rows_of(results, "faults", "nccl_protocols_again"):
+    for row in rows_of(results, "faults", "nccl_protocols"):
         found.setdefault((row["kind"], row["run"].rsplit("-", 1)[1], mode(row["mode"])), []).append(row)
     lines = []
     for (kind, protocol, which), rows in sorted(found.items()):
@@ -442,6 +442,25 @@ def gpu_removed(results):
         times = [float(row["blackout_max_ms"]) for row in rows if row["blackout_max_ms"]]
         lines.append([f"{window} ms", which, len(rows), len(times), *(short(str(limit(times))) for limit in (min, statistics.median, max))])
     return markdown(["its last writes come for", "mode", "jobs", "with data in flight", "no data for (ms): least", "median", "most"], lines)
+
+
+THROTTLED = {"one_of_two": "one of two at a quarter of its rate", "quarter_default": "one of four at a quarter", "quarter": "one of four at a quarter, no margin",
+             "tenth": "one of four at a tenth, no margin", "two_tenths": "two of four at a tenth", "forced": "one of four at a quarter, CollNet forced"}
+
+
+def mode3_throttled(results):
+    """NICs that are slow although their ports do not say so, in mode 3: with plans by ports alone, and by the rates of links."""
+    found = {}
+    for row in rows_of(results, "runs", "mode3_throttled", "mode3_throttled_2"):
+        case, plans, _ = row["run"].split("-")
+        found.setdefault((case, plans), []).append(row)
+    lines = []
+    for case, words in THROTTLED.items():
+        ports, links = found[(case, "ports")], found[(case, "links")]
+        retained = [[float(row["retained"]) for row in rows] for rows in (ports, links)]
+        lines.append([words, len(ports), len(links), short(ports[0]["limit"]), *(short(str(statistics.median(values))) for values in retained),
+                      sum(int(row["migrations"]) for row in ports), sum(int(row["migrations"]) for row in links), sum(row["exact"] != "1" for row in ports + links)])
+    return markdown(["slow NICs of one node", "jobs: by ports", "by links", "limit", "retained: by ports", "by links", "migrations: by ports", "by links", "jobs with wrong elements"], lines)
 
 
 def gpu_four_nics(results):
@@ -625,16 +644,15 @@ BLOCKS = {
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "device_removed", "dual_port_card", "alltoall_64"),
+    "mode3-throttled": mode3_throttled,
     "nccl-scenarios": lambda results: runs(results, "nccl_scenarios"),
     "degraded": lambda results: runs(results, "gray", "numa_far"),
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
 NUMBERS = {
-    "gpu.protocols-faults": lambda results: str(fault_times(results, "nccl_protocols")["all"]),
-    "gpu.protocols-sampled": lambda results: str(fault_times(results, "nccl_protocols")["sampled"]),
-    "gpu.protocols-neither": lambda results: str(fault_times(results, "nccl_protocols")["neither"]),
-    "gpu.later-sampled": lambda results: str(fault_times(results, *LATER_GPU_SETS)["sampled"]),
-    "gpu.later-both": lambda results: str(fault_times(results, *LATER_GPU_SETS)["both"]),
+    "gpu.faults": lambda results: str(fault_times(results, *GPU_SETS)["all"]),
+    "gpu.sampled": lambda results: str(fault_times(results, *GPU_SETS)["sampled"]),
+    "gpu.recovered": lambda results: str(fault_times(results, *GPU_SETS)["recovered"]),
     "overhead.pooled": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[0], 1),
     "overhead.pooled-upper95": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[1], 2),
     "balance.loss": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_pct"], 1),

@@ -108,7 +108,7 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             tables.write(results, "faults", [row("a", 1, 2.5, 3.5), row("a", 1, None, 0), row("a", 1, None, None), row("b", 1, None, None), row("a", 0, None, None), row("c", 1, 1, 1)])
-            self.assertEqual(number_tables.fault_times(results, "a", "b"), {"all": 5, "sampled": 4, "both": 1, "neither": 2})
+            self.assertEqual(number_tables.fault_times(results, "a", "b"), {"all": 5, "sampled": 4, "recovered": 2})
 
     def test_a_recovery_without_a_rate_before_it_is_left_out_with_its_reason_and_its_detection_counts(self):
         why = "it struck before an operation had ended, so that no rate before it is known"
