@@ -74,6 +74,8 @@ const std::vector<Field>& fields() {
       integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
               "mode 3: the time that the host engine is assumed to need, in percent of the predicted time; "
               "CollNet is chosen if that is more than 3 % below the time of NCCL's ring"),
+      integer("R2CC_PLAN_LINKS", &Config::plan_links, 0, 1,
+              "mode 3: 1: plans also take into account NICs that are slow although their ports do not say so"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
       integer(

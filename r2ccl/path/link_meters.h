@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Meters of links: of what goes from a NIC of this process to one NIC of a peer, whichever channels carry it.
-// Mode 3 alone has them: its plans need to know which end of a slow link is slow.
+// Only mode 3 has them, with R2CC_PLAN_LINKS=1: its plans need to know which end of a slow link is slow.
 #pragma once
 
 #include <array>

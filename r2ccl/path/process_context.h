@@ -77,10 +77,11 @@ struct ProcessContext {
   /// sending channels of the node that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
   std::atomic<uint64_t> planned_bytes{0};  ///< … of that, what channels sent that follow a plan
-  LinkMeters links;  ///< mode 3: … and each of its links
-  /// Which link a path is; nullptr below mode 3.
+  LinkMeters links;  ///< … and each of its links, if plans are to know of them
+  bool plans_by_links() const { return config.mode == Mode::kAllReduce && config.plan_links != 0; }
+  /// Which link a path is; nullptr: nobody measures it.
   balance::NicMeter* link_meter(int nic, const wire::PathEnd& remote) {
-    if (config.mode != Mode::kAllReduce) return nullptr;
+    if (!plans_by_links()) return nullptr;
     return links.of(nic, std::to_array(remote.address.gid.raw));
   }
   balance::Capacities capacities;

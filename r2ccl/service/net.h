@@ -77,7 +77,7 @@ class Net {
   virtual double node_capacity() const { return 1; }
   /// The same of one NIC.
   virtual double nic_capacity(int /*device*/) const { return 1; }
-  /// What links carry, from completions alone. Costs what Balance's own measuring costs, per peer; in mode 3 only.
+  /// What links carry, from completions alone. Costs what Balance's own measuring costs, per peer; only with R2CC_PLAN_LINKS=1 in mode 3.
   /// nullptr: this cannot be told.
   virtual std::unique_ptr<LinkWatch> watch_links(LinksWanted /*wanted*/) { return nullptr; }
 

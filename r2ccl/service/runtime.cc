@@ -135,7 +135,7 @@ class Runtime final : public Net {
   }
 
   std::unique_ptr<LinkWatch> watch_links(LinksWanted wanted) override {
-    if (context_.config.mode != Mode::kAllReduce) return nullptr;
+    if (!context_.plans_by_links()) return nullptr;
     return service_.watch_links(std::move(wanted));
   }
 
