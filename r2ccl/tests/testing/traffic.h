@@ -63,15 +63,18 @@ inline size_t size_of_message(uint64_t message) {
   return kSizes[message % std::size(kSizes)];
 }
 
+/// No lambda at its one use: a lambda is constexpr, and gcc would try a second long to evaluate it.
+inline std::vector<uint8_t> bytes_of_messages() {
+  std::vector<uint8_t> table(kLargest + 4096);
+  uint64_t x = 88172645463325252ull;
+  for (uint8_t& byte : table) byte = uint8_t((x ^= x << 13, x ^= x >> 7, x ^= x << 17) >> 32);
+  return table;
+}
+
 /// The first `bytes` bytes of message `message`: pieces of one table at a start that the number decides, and
 /// the number itself, so that no two messages in flight are alike.
 inline void fill_message(uint64_t message, uint8_t* data, size_t bytes) {
-  static const std::vector<uint8_t> table = [] {
-    std::vector<uint8_t> t(kLargest + 4096);
-    uint64_t x = 88172645463325252ull;
-    for (uint8_t& byte : t) byte = uint8_t((x ^= x << 13, x ^= x >> 7, x ^= x << 17) >> 32);
-    return t;
-  }();
+  static const std::vector<uint8_t> table = bytes_of_messages();
   std::memcpy(data, table.data() + message * 61 % 4096, bytes);
   for (size_t at = 0; at + sizeof message <= bytes; at += 4096)
     std::memcpy(data + at, &message, sizeof message);
