@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# r2ccl_add_test(NAME n SOURCES ... LIBRARIES ... LABEL unit|emulated|rxe|gpu [TIMEOUT s] [ENVIRONMENT K=V ...])
+# r2ccl_add_test(NAME n SOURCES ... LIBRARIES ... LABEL unit|emulated|rxe|gpu [TIMEOUT s] [COMPUTES] [ENVIRONMENT K=V ...])
 #   one GoogleTest program and one ctest entry. No test waits longer than its TIMEOUT (60 s unless told).
+#   COMPUTES: the test's own sources compute for seconds, and are optimised in full; those of others with -Og, which compiles sooner.
 #   Unit tests run side by side, one for each core; all others alone, unless r2ccl_run_tests says something else.
 
 # r2ccl_run_tests(ALONE|ANY_SPEED|WAITS NAME ...): how tests of the same directory run under `r2bench test`, which gives ctest
@@ -39,7 +40,7 @@ function(r2ccl_add_test)
   if(NOT R2CCL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(T "" "NAME;LABEL;TIMEOUT" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "COMPUTES" "NAME;LABEL;TIMEOUT" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 60)
   endif()
@@ -49,8 +50,10 @@ function(r2ccl_add_test)
   if(files EQUAL 1)
     set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
-  target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-Og>)
-  r2ccl_use_headers(${T_NAME} tests)
+  if(NOT T_COMPUTES)
+    target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-Og>)
+    r2ccl_use_headers(${T_NAME} tests)  # are compiled with -Og
+  endif()
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBRARIES} GTest::gtest GTest::gtest_main Threads::Threads)
   add_test(NAME ${T_NAME} COMMAND ${T_NAME})
   set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT})
