@@ -396,7 +396,7 @@ def head_to_head_upstream(results):
     return markdown(["fault", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
 
 
-GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_removed")
+GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_four_nics", "nccl_removed")
 ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down, in place", "group": "nccl_port_down, four calls a group",
            "blackhole": "nccl_blackhole", "qp_error": "nccl_qp_error"}
 
@@ -466,7 +466,7 @@ def mode3_throttled(results):
 def gpu_four_nics(results):
     """One of four NICs lost or slow: what live migration and Balance retain, by collective."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_collectives"):
+    for row in rows_of(results, "runs", "nccl_four_nics"):
         if row["run"].startswith("nccl_one_of_four"):
             found.setdefault((row["run"].split("-")[0], row["op"]), {})[row["mode"]] = row
     return markdown(["scenario", "collective", "mode 1: retained", "limit", "mode 2: retained", "limit"],
