@@ -52,8 +52,12 @@ class Collect(unittest.TestCase):
             self.assertEqual(mine, [row for row in read(RESULTS, name) if row["set"] == "reference" and row["run"] == "nic_down"])
             self.assertEqual(len(mine), 2)
         origin, = read(self.folder, "provenance")
-        self.assertEqual(origin["machine"], "AMD EPYC, Linux 6.18")
-        self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]), ("emulated", "vhca", "2026-11-26", "runs faults"))
+        with open(os.path.join(SAMPLE, "result.json"), encoding="utf-8") as file:
+            result = json.load(file)
+        self.assertEqual(origin["machine"], "{cpu}, {kernel}".format(**result["environment"]))
+        self.assertEqual(origin["commit"], result["environment"]["revision"])
+        self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]),
+                         ("emulated", "vhca", result["started_at"][:10], "runs faults"))
 
     def test_a_row_says_why_a_recovery_is_not_known(self):
         def without_rate(result):
