@@ -63,16 +63,16 @@ T input(const Data& data, uint32_t hash, uint32_t factor) {
     }
     case Reduction::kPremulSum:
       if constexpr (kWhole<T>) return T(kPremultipliedWhole * whole());
-      return T(std::ldexp(whole(), exponent_of<T>(hash)) * kPremultiplied);
+      return T(whole() * power_of_two(exponent_of<T>(hash)) * kPremultiplied);
     case Reduction::kAvg:
       if constexpr (!kWhole<T>)
-        return T(std::ldexp(whole(), exponent_of<T>(hash)) / double(std::max(1u, data.ranks)));
+        return T(whole() * power_of_two(exponent_of<T>(hash)) / double(std::max(1u, data.ranks)));
       break;
     case Reduction::kSum:
       break;
   }
   if constexpr (kWhole<T>) return T(whole());
-  return T(std::ldexp(whole(), exponent_of<T>(hash)));
+  return T(whole() * power_of_two(exponent_of<T>(hash)));
 }
 
 template <typename T>

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floating-point types of 8 and 16 bits, as NCCL has them: to and from float, rounding to nearest, ties to
-// even. Plain and slow: for making and checking data.
+// even: for making and checking data.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 namespace r2bench {
+
+constexpr int kDoubleBias = 1023;
+/// As ldexp(1, exponent), which is a call of libm, for an exponent that a normal double has.
+constexpr double power_of_two(int exponent) { return std::bit_cast<double>(uint64_t(kDoubleBias + exponent) << 52); }
 
 /// `Exponent` and `Mantissa` bits. `HasInfinity`: as IEEE 754; else (e4m3) the largest exponent has values,
 /// and only all ones is not a number.
@@ -28,8 +34,8 @@ struct SmallFloat {
     if (exponent == kAllOnes && (HasInfinity ? fraction != 0 : fraction == kFractions - 1))
       return std::numeric_limits<double>::quiet_NaN();
     if (exponent == kAllOnes && HasInfinity) return sign * std::numeric_limits<double>::infinity();
-    if (exponent == 0) return sign * std::ldexp(fraction, 1 - kBias - Mantissa);
-    return sign * std::ldexp(kFractions + fraction, exponent - kBias - Mantissa);
+    if (exponent == 0) return sign * fraction * power_of_two(1 - kBias - Mantissa);
+    return sign * (kFractions + fraction) * power_of_two(exponent - kBias - Mantissa);
   }
 
  private:
@@ -38,13 +44,14 @@ struct SmallFloat {
     constexpr int kNaN = HasInfinity ? kAllOnes << Mantissa | 1 : (1 << (Exponent + Mantissa)) - 1;
     if (std::isnan(value)) return Bits(sign | kNaN);
     const double size = std::fabs(value);
-    int exponent = 1 - kBias;
-    if (size > 0 && std::isfinite(size)) exponent = std::ilogb(size);
-    if (exponent < 1 - kBias) exponent = 1 - kBias;
-    // In units of the last place; rounding up may carry into the exponent, which the sum below takes care of.
-    const double units = std::nearbyint(std::ldexp(size, Mantissa - exponent));
+    // A double without an exponent of its own, 0 for one, is less than the least one here.
+    const int exponent = std::max(1 - kBias, int(std::bit_cast<uint64_t>(size) >> 52) - kDoubleBias);
     constexpr int kLargest = HasInfinity ? (kAllOnes << Mantissa) - 1 : (1 << (Exponent + Mantissa)) - 2;
     if (!std::isfinite(size) || exponent + kBias > kAllOnes) return Bits(sign | (kLargest + 1));
+    // In units of the last place; rounding up may carry into the exponent, which the sum below takes care of.
+    // Beyond 2^52 double has whole numbers only, so that the sum is rounded to one.
+    constexpr double kWholeFrom = 4503599627370496.0;
+    const double units = (size * power_of_two(Mantissa - exponent) + kWholeFrom) - kWholeFrom;
     const int whole = int(units) + ((exponent + kBias - 1) << Mantissa);
     return Bits(sign | (whole > kLargest ? kLargest + 1 : whole));
   }

@@ -60,6 +60,12 @@ double run(const Stream& stream, const Schedule& schedule) {
     for (size_t i = 0; i < count; ++i) sent[rank][i] = int32_t(i * (rank + 1) % 1000);
     received[rank].resize(count * stream.open);
   }
+  constexpr size_t kCompared = 61;  // every so many elements
+  std::vector<int32_t> sums;
+  for (size_t i = 0; i < count; i += kCompared) {
+    sums.push_back(0);
+    for (uint32_t rank = 0; rank < p; ++rank) sums.back() += sent[rank][i];
+  }
   std::vector<std::vector<Executor::Run*>> runs(p, std::vector<Executor::Run*>(stream.operations, nullptr));
   std::vector<size_t> begun(p, 0), ended(p, 0);
   const auto turn = [&](uint32_t rank) {
@@ -82,11 +88,7 @@ double run(const Stream& stream, const Schedule& schedule) {
     while (ended[rank] < begun[rank] && executors[rank]->finished(runs[rank][ended[rank]])) {
       const int32_t* const got = &received[rank][ended[rank] % stream.open * count];
       size_t wrong = 0;
-      for (size_t i = 0; i < count; i += 61) {
-        int32_t sum = 0;
-        for (uint32_t r = 0; r < p; ++r) sum += sent[r][i];
-        wrong += got[i] != sum;
-      }
+      for (size_t i = 0; i < sums.size(); ++i) wrong += got[i * kCompared] != sums[i];
       EXPECT_EQ(wrong, 0u);
       executors[rank]->release(runs[rank][ended[rank]++]);
       moved = true;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,10 @@ inline Fingerprint fingerprint(const uint8_t* bytes, size_t count) {
   Fingerprint f{0x243f6a8885a308d3, 0x13198a2e03707344};
   for (size_t at = 0; at < count; at += 8) {
     uint64_t word = 0;
-    for (size_t i = 0; i < 8 && at + i < count; ++i) word |= uint64_t(bytes[at + i]) << 8 * i;
+    if (at + 8 <= count)
+      std::memcpy(&word, bytes + at, 8);
+    else
+      std::memcpy(&word, bytes + at, count - at);
     f.low = mix(f.low ^ word, 0x9e3779b97f4a7c15);
     f.high = mix(f.high + word, 0xd1342543de82ef95) ^ f.low;
   }
@@ -47,6 +51,8 @@ class Seen {
     ++count_;
     return {next, true};
   }
+  /// That fingerprint is inserted soon: its place is fetched from memory meanwhile.
+  void prefetch(const Fingerprint& f) const { __builtin_prefetch(&slots_[f.low & (slots_.size() - 1)]); }
 
  private:
   struct Slot {
@@ -106,6 +112,7 @@ Outcome explore(const Model& model, uint64_t limit) {
   uint8_t buffer[Model::kMaxBytes];
 
   std::vector<State> successors;
+  std::vector<Fingerprint> fingerprints;  // of the successors
 
   const auto tell = [&](uint32_t last) {  // the way to a state; returns it
     std::vector<uint32_t> way;
@@ -133,6 +140,12 @@ Outcome explore(const Model& model, uint64_t limit) {
       successors.clear();
       const size_t own = model.expand(state, successors);
       outcome.steps += successors.size();
+      fingerprints.clear();
+      for (const State& next : successors) {
+        if (next.violation) break;
+        fingerprints.push_back(fingerprint(buffer, model.bytes(next, buffer)));
+        seen.prefetch(fingerprints.back());
+      }
       const State* broken = nullptr;
       for (size_t step = 0; step < successors.size() && !broken; ++step) {
         State& next = successors[step];
@@ -140,8 +153,7 @@ Outcome explore(const Model& model, uint64_t limit) {
           broken = &next;
           break;
         }
-        const auto [id, is_new] =
-            seen.insert(fingerprint(buffer, model.bytes(next, buffer)), uint32_t(parents.size()));
+        const auto [id, is_new] = seen.insert(fingerprints[step], uint32_t(parents.size()));
         targets.push_back(id);
         if (!is_new) continue;
         parents.push_back({number, uint32_t(step)});
