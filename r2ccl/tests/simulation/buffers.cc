@@ -31,8 +31,10 @@ Buffers::Buffers(const Plan& plan)
     for (int message = 0; message <= line.messages; ++message)
       sizes_[channel].push_back(draw_size(channel, message));
     for (const bool sender : {true, false})
-      for (int number = 0; number < kSlots; ++number)
+      for (int number = 0; number < kSlots; ++number) {
+        Arena::map(slot(channel, sender, number), line.most_bytes);
         std::memset(slot(channel, sender, number), 0, line.most_bytes);
+      }
   }
 }
 
@@ -57,6 +59,7 @@ void Buffers::fill(size_t channel, int message) const {
   uint8_t* const out = slot(channel, true, message);
   const size_t bytes = size_of(channel, message), words = bytes / 8;
   uint64_t word = first_word(channel, message);
+#pragma GCC unroll 4
   for (size_t i = 0; i < words; ++i, word += kStep) std::memcpy(out + 8 * i, &word, 8);
   std::memcpy(out + 8 * words, &word, bytes % 8);
 }
@@ -65,6 +68,7 @@ bool Buffers::holds(size_t channel, int message) const {
   const uint8_t* const at = slot(channel, false, message);
   const size_t bytes = size_of(channel, message), words = bytes / 8;
   uint64_t word = first_word(channel, message), differs = 0;
+#pragma GCC unroll 4
   for (size_t i = 0; i < words; ++i, word += kStep) {
     uint64_t there;
     std::memcpy(&there, at + 8 * i, 8);
