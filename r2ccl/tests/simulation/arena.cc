@@ -47,8 +47,7 @@ void Arena::enter() {
   auto* const first = const_cast<std::byte*>(begin());
   if (next_) {
     const auto used = size_t(next_ - first);
-    // Their pages are there, but this process does not know them: all at once, not one after the other.
-    static_cast<void>(madvise(this, used + sizeof *this, MADV_POPULATE_WRITE));
+    map(this, used + sizeof *this);
     std::memset(first, 0, used);
   }
   next_ = first;
@@ -77,6 +76,14 @@ void* Arena::take_uncleared(size_t bytes) {
   if (bytes > size_t(uncleared_ - next_)) return nullptr;
   uncleared_ -= (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return uncleared_;
+}
+
+// Where the kernel does not know how, they are mapped when they are touched.
+void Arena::map(void* memory, size_t bytes) {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t first = uintptr_t(memory) & ~(kPage - 1),
+                  end = (uintptr_t(memory) + bytes + kPage - 1) & ~(kPage - 1);
+  static_cast<void>(madvise(reinterpret_cast<void*>(first), end - first, MADV_POPULATE_WRITE));
 }
 
 Arena* Arena::current() { return g_arena; }

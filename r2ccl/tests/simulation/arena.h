@@ -24,6 +24,8 @@ class Arena {
   /// For as long as the history lasts, and not cleared: whoever takes much, and uses little of it, clears
   /// that.
   void* take_uncleared(size_t bytes);
+  /// Makes its pages known to this process: all at once, not one after the other when they are touched.
+  static void map(void* memory, size_t bytes);
   /// Of this process; nullptr: it has entered none.
   static Arena* current();
   void give_back(void* object);

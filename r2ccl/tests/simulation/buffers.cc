@@ -31,8 +31,10 @@ Buffers::Buffers(const Plan& plan)
     for (int message = 0; message <= line.messages; ++message)
       sizes_[channel].push_back(draw_size(channel, message));
     for (const bool sender : {true, false})
-      for (int number = 0; number < kSlots; ++number)
+      for (int number = 0; number < kSlots; ++number) {
+        Arena::map(slot(channel, sender, number), line.most_bytes);
         std::memset(slot(channel, sender, number), 0, line.most_bytes);
+      }
   }
 }
 
@@ -52,26 +54,27 @@ uint32_t Buffers::draw_size(size_t channel, int message) const {
   return random.chance(10) ? 0 : random.chance(30) ? most : uint32_t(random.below(most + 1));
 }
 
+// Loops over a number of words that is known when they begin: then a compiler takes several words at once.
 void Buffers::fill(size_t channel, int message) const {
   uint8_t* const out = slot(channel, true, message);
-  const uint32_t bytes = size_of(channel, message);
+  const size_t bytes = size_of(channel, message), words = bytes / 8;
   uint64_t word = first_word(channel, message);
-  uint32_t i = 0;
-  for (; i + 8 <= bytes; i += 8, word += kStep) std::memcpy(out + i, &word, 8);
-  std::memcpy(out + i, &word, bytes - i);
+#pragma GCC unroll 4
+  for (size_t i = 0; i < words; ++i, word += kStep) std::memcpy(out + 8 * i, &word, 8);
+  std::memcpy(out + 8 * words, &word, bytes % 8);
 }
 
 bool Buffers::holds(size_t channel, int message) const {
   const uint8_t* const at = slot(channel, false, message);
-  const uint32_t bytes = size_of(channel, message);
-  uint64_t word = first_word(channel, message);
-  uint32_t i = 0;
-  uint64_t differs = 0;
-  for (uint64_t there; i + 8 <= bytes; i += 8, word += kStep) {
-    std::memcpy(&there, at + i, 8);
+  const size_t bytes = size_of(channel, message), words = bytes / 8;
+  uint64_t word = first_word(channel, message), differs = 0;
+#pragma GCC unroll 4
+  for (size_t i = 0; i < words; ++i, word += kStep) {
+    uint64_t there;
+    std::memcpy(&there, at + 8 * i, 8);
     differs |= there ^ word;
   }
-  return differs == 0 && std::memcmp(at + i, &word, bytes - i) == 0;
+  return differs == 0 && std::memcmp(at + 8 * words, &word, bytes % 8) == 0;
 }
 
 std::optional<Buffers::Place> Buffers::find(const uint8_t* at, size_t bytes) const {

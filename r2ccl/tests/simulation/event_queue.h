@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to happen, by time; at the same time, in the order in which it was entered. A heap of small entries
-// in which each has four below it: all four lie in one line of the cache, and which of them comes first is
-// found without branches, which nobody could predict.
+// What is to happen, by time; at the same time, in the order in which it was entered. The next event is the
+// last of a sorted array, so that it is taken in constant time. Few events wait at once, and most new ones
+// are among the next to come, so that few are moved for one that is entered.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,54 +15,41 @@ class EventQueue {
  public:
   struct Event {
     uint64_t when;
-    uint32_t sequence;
+    uint32_t sequence;  ///< increases from one that is entered to the next
     uint32_t what;
   };
 
-  bool empty() const { return heap_.empty(); }
-  uint64_t first() const { return uint64_t(heap_.front() >> 64); }
+  bool empty() const { return waiting_.empty(); }
+  uint64_t first() const { return waiting_.back().when; }
   void push(const Event& event) {
-    const Entry entry = Entry(event.when) << 64 | Entry(event.sequence) << 32 | event.what;
-    size_t at = heap_.size();
-    heap_.push_back(entry);
-    while (at > 0) {
-      const size_t above = (at - 1) / kBelow;
-      if (entry >= heap_[above]) break;
-      heap_[at] = heap_[above];
-      at = above;
+    size_t at = waiting_.size();
+    waiting_.push_back(event);
+    for (const size_t least = at - std::min(at, kNear); at > least; --at) {
+      if (waiting_[at - 1].when > event.when) break;
+      waiting_[at] = waiting_[at - 1];
     }
-    heap_[at] = entry;
+    if (at > 0 && waiting_[at - 1].when <= event.when) at = make_room(at, event.when);
+    waiting_[at] = event;
   }
   Event pop() {
-    const Entry first = heap_.front(), last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sink(last);
-    return {uint64_t(first >> 64), uint32_t(first >> 32), uint32_t(first)};
+    const Event event = waiting_.back();
+    waiting_.pop_back();
+    return event;
   }
 
  private:
-  using Entry = unsigned __int128;  // when, sequence, what
-  static constexpr size_t kBelow = 4;
+  static constexpr size_t kNear = 16;  // events that are looked at one after the other
 
-  size_t earlier(size_t a, size_t b) const { return heap_[b] < heap_[a] ? b : a; }
-  /// From the top down to its place.
-  void sink(Entry entry) {
-    const size_t count = heap_.size();
-    size_t at = 0;
-    for (size_t below = 1; below < count; below = kBelow * at + 1) {
-      size_t first = below;
-      if (below + kBelow <= count)
-        first = earlier(earlier(below, below + 1), earlier(below + 2, below + 3));
-      else
-        for (size_t other = below + 1; other < count; ++other) first = earlier(first, other);
-      if (heap_[first] >= entry) break;
-      heap_[at] = heap_[first];
-      at = first;
-    }
-    heap_[at] = entry;
+  /// Among those before `end`; the place of `end` is free.
+  size_t make_room(size_t end, uint64_t when) {
+    const auto last = waiting_.begin() + std::ptrdiff_t(end);
+    const auto place = std::partition_point(waiting_.begin(), last,
+                                            [when](const Event& event) { return event.when > when; });
+    std::move_backward(place, last, last + 1);
+    return size_t(place - waiting_.begin());
   }
 
-  std::vector<Entry> heap_;
+  std::vector<Event> waiting_;  // the latest first
 };
 
 }  // namespace r2ccl::simulation

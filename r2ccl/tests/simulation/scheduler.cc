@@ -24,14 +24,9 @@ Fiber* Scheduler::spawn(int process, std::function<void()> body) {
   fiber->number = uint32_t(fibers_.size() - 1);
   fiber->process = process;
   fiber->body = std::move(body);
-  if (free_stacks_.empty()) {
-    fiber->stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fiber->stack == MAP_FAILED) std::abort();
-  } else {
-    fiber->stack = free_stacks_.back();
-    free_stacks_.pop_back();
-  }
+  if (free_stacks_.empty()) make_stacks();
+  fiber->stack = free_stacks_.back();
+  free_stacks_.pop_back();
   fiber->context.begin(fiber->stack, kStackBytes, &Scheduler::begin);
   fiber->waiting = true;
   fiber->waits_since = sequence_;
