@@ -247,6 +247,9 @@ void Job::end_abandoned(Net& net, int process) {
     for (const Fault& fault : plan_.faults)  // a process's own pauses do not count
       if (fault.kind == Fault::Kind::kStop) until += fault.lasts;
     if (scheduler().now() < until) scheduler().sleep(until - scheduler().now());
+    // The other channels may only just have been closed, and a path that one of them has left is still there.
+    for (until = scheduler().now() + kSecond; fabric_.left(0) > 0 && scheduler().now() < until;)
+      scheduler().sleep(kMillisecond);
     if (fabric_.left(0) > 0)
       findings_.violate("queue pairs are left of a connect that nobody asks for any more");
     one.looked_at = true;
