@@ -171,7 +171,7 @@ class Faults {
     if (!sample.sampled && strike.t0_ns >= times_.end_ns() && job_.outcome == Outcome::kOk)
       sample.why_not_sampled = kJobOver;
     if (!sample.sampled && struck_in_warm_up(strike)) sample.why_not_sampled = kInWarmUp;
-    if (scenario_.transport_of(*job_.mode) != Transport::kPlugin) {
+    if (!has_plugin(scenario_.transport_of(*job_.mode))) {
       sample.sampled = false;
       sample.why_not_sampled = "NCCL's IB transport records no messages";
     }

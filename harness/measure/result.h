@@ -218,6 +218,8 @@ struct RankResult {
   std::optional<RenewalResult> renewal;
   uint64_t iterations = 0;
   double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
+  /// Of it, what was used within operations of each side, where two transports take turns.
+  std::vector<double> cpu_by_side_s;
 };
 
 /// One machine of a run on several.

@@ -146,6 +146,14 @@ class Speed {
                     "seconds and gbytes");
     double seconds = 0;
     for (const RankResult& rank : mode_.ranks) seconds += rank.cpu_s;
+    for (const RankResult& rank : mode_.ranks) {
+      double of_sides = 0;
+      for (const double side : rank.cpu_by_side_s) of_sides += side;
+      // Between two operations a rank does nothing, but its threads need not be asleep.
+      if (of_sides > 1.01 * rank.cpu_s)
+        findings_.say("the sides of " + rank.label + " used " + std::to_string(of_sides) +
+                      " s of CPU, more than its cpu_s");
+    }
     if (one_job(mode_) && seconds > 0)
       findings_.close("cpu.seconds", mode_.cpu.seconds, seconds, "its ranks");
     if (work_.engine != Engine::kCpu || mode_.correctness.collnet_operations > 0 ||
@@ -187,8 +195,8 @@ class Speed {
   std::vector<const FaultSample*> last_strikes() const {
     std::map<size_t, const FaultSample*> last;
     for (const FaultSample& fault : mode_.faults) {
-      if (fault.t0_ns == 0 || fault.why_not_sampled == kTookNothing || fault.why_not_sampled == kNoNicStruck ||
-          leaves_last_place(fault.strike, fault.why_not_sampled))
+      if (fault.t0_ns == 0 || fault.why_not_sampled == kTookNothing ||
+          fault.why_not_sampled == kNoNicStruck || leaves_last_place(fault.strike, fault.why_not_sampled))
         continue;
       const FaultSample*& of_round = last[fault.repetition];
       if (of_round == nullptr || fault.t0_ns >= of_round->t0_ns) of_round = &fault;

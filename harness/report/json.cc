@@ -202,6 +202,7 @@ OrderedJson ranks_of(const ModeResult& mode) {
                      {"warnings", rank.warnings},
                      {"log", rank.log_path}});
     if (rank.cpu_s > 0) ranks.back()["cpu_s"] = rank.cpu_s;
+    if (!rank.cpu_by_side_s.empty()) ranks.back()["cpu_by_side_s"] = rank.cpu_by_side_s;
     if (rank.command)
       ranks.back()["command"] = {
           {"exit_code",

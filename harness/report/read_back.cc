@@ -143,6 +143,7 @@ RankResult read_rank(const Json& json) {
   rank.error = text_or_empty(json, "error");
   rank.iterations = json.at("iterations");
   rank.cpu_s = number_or(json, "cpu_s");
+  rank.cpu_by_side_s = json.value("cpu_by_side_s", std::vector<double>{});
   if (json.contains("renewal")) {
     const Json& renewal = json.at("renewal");
     rank.renewal = RenewalResult{.iteration = renewal.at("iteration"),

@@ -37,6 +37,7 @@ RankResult result_of(const RankLink& rank, int status) {
   result.renewal = rank.renewal;
   result.warnings = rank.warnings;
   result.cpu_s = double(rank.cpu_ns) / 1e9;
+  for (const uint64_t ns : rank.cpu_by_side_ns) result.cpu_by_side_s.push_back(double(ns) / 1e9);
   return result;
 }
 

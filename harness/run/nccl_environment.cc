@@ -24,8 +24,8 @@ void add_nccl_variables(std::map<std::string, std::string>& environment, const S
   if (const int channels = scenario.workload.channels; channels > 0)
     environment["NCCL_MIN_NCHANNELS"] = environment["NCCL_MAX_NCHANNELS"] = std::to_string(channels);
   const Transport transport = scenario.transport_of(mode);
+  if (has_plugin(transport)) environment["NCCL_NET_PLUGIN"] = plugin;
   if (transport == Transport::kPlugin) {
-    environment["NCCL_NET_PLUGIN"] = plugin;
     // Or NCCL takes another network without a word when the plugin cannot start.
     if (scenario.workload.plugin == Workload{}.plugin)
       environment["NCCL_NET"] = "R2CCL";
@@ -33,17 +33,22 @@ void add_nccl_variables(std::map<std::string, std::string>& environment, const S
       environment.erase("NCCL_NET");
     return;
   }
-  environment["NCCL_NET"] = "IB";
-  environment["NCCL_NET_PLUGIN"] = "none";
+  // Side by side each communicator names its own.
+  if (is_beside(transport))
+    environment.erase("NCCL_NET");
+  else
+    environment["NCCL_NET"] = "IB";
+  if (!has_plugin(transport)) environment["NCCL_NET_PLUGIN"] = "none";
   // Host memory alone, as the plugin has it, and nothing of a GPU-initiated network.
   environment["NCCL_DMABUF_ENABLE"] = "0";
   environment["NCCL_NET_GDR_LEVEL"] = "LOC";
   environment["NCCL_GIN_TYPE"] = "2";
   environment["NCCL_GIN_ENABLE"] = "0";
-  environment["NCCL_IB_MERGE_NICS"] = "1";
+  // Its failover needs merged NICs. Beside the plugin it has what the plugin has: each NIC for itself.
+  environment["NCCL_IB_MERGE_NICS"] = is_beside(transport) ? "0" : "1";
   if (scenario.fabric.kind == FabricKind::kVhca) {
     environment["NCCL_IB_GID_INDEX"] = "1";
-    environment["NCCL_NET_FORCE_MERGE"] = nic_names(scenario.fabric);
+    if (!is_beside(transport)) environment["NCCL_NET_FORCE_MERGE"] = nic_names(scenario.fabric);
   }
   if (transport == Transport::kIbFailover)
     environment["NCCL_IB_RESILIENCY_PORT_FAILOVER"] = environment["NCCL_IB_RESILIENCY_PORT_RECOVERY"] = "1";
@@ -57,11 +62,13 @@ nlohmann::json nccl_options(const Scenario& scenario, const Mode& mode, int rank
   options.graph = settings.graph;
   options.communicators = settings.communicators;
   options.group_calls = settings.group_calls;
+  options.copies = settings.copies;
   options.job_rank = rank;
   options.renewal = settings.renewal;
   options.ranks_per_node = scenario.fabric.ranks_per_node;
   // NCCL merges virtual NICs only where a file says that they are near a GPU: they have no place in /sys.
-  if (options.transport != Transport::kPlugin && scenario.fabric.kind == FabricKind::kVhca)
+  if (options.transport != Transport::kPlugin && !is_beside(options.transport) &&
+      scenario.fabric.kind == FabricKind::kVhca)
     for (int nic = 0; nic < scenario.fabric.nics_per_node; ++nic)
       options.placed_nics.push_back("vhca" + std::to_string(nic));
   return options.to_json();

@@ -24,12 +24,27 @@ modes: [)" + mode + "]\n")[0];
 // Or the transports that are compared would not carry the same: one the traffic between nodes, another that
 // between GPUs of a node, too.
 TEST(NcclEnvironment, leaves_the_ways_inside_a_node_to_every_transport) {
-  for (const char* mode : {"{mode: baseline, transport: ib}", "{mode: baseline, transport: ib_failover}", "migrate"}) {
+  for (const char* mode :
+       {"{mode: baseline, transport: ib}", "{mode: baseline, transport: ib_failover}", "migrate"}) {
     const auto environment = variables_of(mode);
     for (const char* name : {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL"})
       EXPECT_FALSE(environment.contains(name)) << mode << " sets " << name;
     EXPECT_EQ(environment.at("NCCL_HOSTID"), "node0-7") << mode;
   }
+}
+
+// NCCL_NET would go before the name that each communicator gives.
+TEST(NcclEnvironment, leaves_the_network_of_a_comparison_to_each_communicator) {
+  const auto plugin = variables_of("{mode: migrate, transport: plugin_beside_ib}"),
+             control = variables_of("{mode: baseline, transport: ib_beside_ib}");
+  for (const auto& environment : {plugin, control}) {
+    EXPECT_FALSE(environment.contains("NCCL_NET"));
+    EXPECT_FALSE(environment.contains("NCCL_NET_FORCE_MERGE"));
+    EXPECT_EQ(environment.at("NCCL_IB_MERGE_NICS"), "0");
+    EXPECT_EQ(environment.at("NCCL_IB_GID_INDEX"), "1");
+  }
+  EXPECT_EQ(plugin.at("NCCL_NET_PLUGIN"), "/plugin.so");
+  EXPECT_EQ(control.at("NCCL_NET_PLUGIN"), "none");
 }
 
 TEST(NcclEnvironment, gives_each_transport_the_same_nics) {
@@ -40,7 +55,8 @@ TEST(NcclEnvironment, gives_each_transport_the_same_nics) {
   EXPECT_FALSE(ib.contains("NCCL_IB_RESILIENCY_PORT_FAILOVER"));
   EXPECT_EQ(plugin.at("NCCL_NET"), "R2CCL");
   EXPECT_EQ(plugin.at("NCCL_NET_PLUGIN"), "/plugin.so");
-  EXPECT_EQ(variables_of("{mode: baseline, transport: ib_failover}").at("NCCL_IB_RESILIENCY_PORT_FAILOVER"), "1");
+  EXPECT_EQ(variables_of("{mode: baseline, transport: ib_failover}").at("NCCL_IB_RESILIENCY_PORT_FAILOVER"),
+            "1");
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ void RankLink::take(const nlohmann::json& message) {
     correctness.messages = message.value("messages", uint64_t{0});
     correctness.collnet_operations = message.value("collnet_operations", uint64_t{0});
     cpu_ns = message.value("cpu_ns", uint64_t{0});
+    cpu_by_side_ns = message.value("cpu_by_side_ns", std::vector<uint64_t>{});
     finished = finished || type == "finished";
   }
 }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMostCommunicators = 16;
 constexpr int kMostGroupCalls = 64;
+constexpr int kMostCopies = 16;
 
 bool needs_trace(const std::string& name) {
   const MetricInfo* metric = find_metric(name);
@@ -78,7 +79,8 @@ void check_renewal(Document& document, const YAML::Node& workload, const Scenari
 }  // namespace
 
 std::optional<Transport> read_transport(MapReader& map) {
-  const auto transport = map.choice("transport", {"plugin", "ib", "ib_failover"}, "transport");
+  const auto transport = map.choice(
+      "transport", {"plugin", "ib", "ib_failover", "plugin_beside_ib", "ib_beside_ib"}, "transport");
   if (!transport) return std::nullopt;
   return static_cast<Transport>(*transport);
 }
@@ -91,7 +93,8 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       document.report(map.get(key), "'" + std::string(key) +
                                         "' is for a command of your own; write 'engine: exec' beside it");
   if (workload.engine == Engine::kCpu) {
-    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "mps", "renew"})
+    for (const char* key :
+         {"library", "transport", "graph", "communicators", "group_calls", "copies", "mps", "renew"})
       if (map.has(key))
         document.report(map.get(key),
                         "'" + std::string(key) + "' is for GPUs; write 'engine: nccl' beside it");
@@ -111,6 +114,7 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       static_cast<int>(map.integer("communicators", 1, kMostCommunicators).value_or(nccl.communicators));
   nccl.group_calls =
       static_cast<int>(map.integer("group_calls", 1, kMostGroupCalls).value_or(nccl.group_calls));
+  nccl.copies = static_cast<int>(map.integer("copies", 1, kMostCopies).value_or(nccl.copies));
   nccl.mps = map.boolean("mps").value_or(nccl.mps);
   if (map.has("renew")) nccl.renewal = read_renewal(document, map.get("renew"));
 }
@@ -141,11 +145,39 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
   check_transports(document, root, scenario);
 }
 
+/// Operations alternate between two communicators, and only their times are compared.
+void check_beside(Document& document, const YAML::Node& root, const Scenario& scenario, const Mode& mode) {
+  const YAML::Node workload = std::as_const(root)["workload"], modes = std::as_const(root)["modes"];
+  const std::string who = "mode '" + mode.label + "' compares two transports in one job (transport: " +
+                          name(scenario.transport_of(mode)) + ")";
+  if (scenario.workload.engine != Engine::kNccl)
+    document.report(modes, who + "; write 'engine: nccl', whose ranks have a communicator over each");
+  if (scenario.workload.plugin != Workload{}.plugin)
+    document.report(workload["plugin"].IsDefined() ? workload["plugin"] : modes,
+                    who + ", and NCCL chooses R2CCL's by its name; leave out 'plugin'");
+  if (scenario.workload.nccl.graph || scenario.workload.nccl.renewal)
+    document.report(workload[scenario.workload.nccl.graph ? "graph" : "renew"].IsDefined()
+                        ? workload[scenario.workload.nccl.graph ? "graph" : "renew"]
+                        : modes,
+                    who + "; leave out 'graph' and 'renew'");
+  const int round = 2 * NcclSettings::kTurn * scenario.workload.nccl.copies;
+  if (scenario.workload.iters % round)
+    document.report(workload["iters"].IsDefined() ? workload["iters"] : modes,
+                    who + ", each of which begins equally often in a multiple of " + std::to_string(round) +
+                        " operations (32 for each of 'copies'); write such a number as 'iters'");
+  if (!scenario.faults.empty())
+    document.report(std::as_const(root)["faults"].IsDefined() ? std::as_const(root)["faults"] : modes,
+                    who + ", and a fault would strike both; leave out 'faults'");
+}
+
 void check_transports(Document& document, const YAML::Node& root, const Scenario& scenario) {
   bool own_transport = false;
   for (const Mode& mode : scenario.modes) {
-    if (scenario.transport_of(mode) == Transport::kPlugin) continue;
+    const Transport transport = scenario.transport_of(mode);
+    if (transport == Transport::kPlugin) continue;
     own_transport = true;
+    if (is_beside(transport)) check_beside(document, root, scenario, mode);
+    if (has_plugin(transport)) continue;
     if (mode.kind != ModeKind::kBaseline)
       document.report(
           std::as_const(root)["modes"],

@@ -54,6 +54,10 @@ const char* name(Transport transport) {
       return "ib";
     case Transport::kIbFailover:
       return "ib_failover";
+    case Transport::kPluginBesideIb:
+      return "plugin_beside_ib";
+    case Transport::kIbBesideIb:
+      return "ib_beside_ib";
   }
   return "?";
 }

@@ -50,7 +50,13 @@ struct Fabric {
 /// Host memory over any net plugin, unmodified NCCL on GPUs, or the user's own command.
 enum class Engine { kCpu, kNccl, kExec };
 /// What carries NCCL's messages: the net plugin, or NCCL's own IB transport, as shipped or with its failover.
-enum class Transport { kPlugin, kIb, kIbFailover };
+/// …BesideIb: each communicator exists twice, over what the name says and over the IB transport, and
+/// operations alternate between the two.
+enum class Transport { kPlugin, kIb, kIbFailover, kPluginBesideIb, kIbBesideIb };
+constexpr bool has_plugin(Transport t) { return t == Transport::kPlugin || t == Transport::kPluginBesideIb; }
+constexpr bool is_beside(Transport t) {
+  return t == Transport::kPluginBesideIb || t == Transport::kIbBesideIb;
+}
 enum class Operation { kAllReduce, kSendRecv, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
 /// Does every rank own one equal chunk of the buffer?
 inline bool in_chunks(Operation op) {
@@ -99,8 +105,10 @@ struct NcclSettings {
   Transport transport = Transport::kPlugin;
   bool graph = false;     ///< each operation is a replay of a CUDA graph that was captured once
   int communicators = 1;  ///< of all ranks of the operation; each carries an equal part of the bytes
-  int group_calls = 1;    ///< calls of a communicator in one group; each carries an equal part of its bytes
-  bool mps = false;       ///< the ranks share GPUs through CUDA's MPS, which the runner starts and ends
+  int copies = 8;         ///< communicators of each transport, where two take turns
+  static constexpr int kTurn = 16;  ///< operations of two such communicators, until the next two have theirs
+  int group_calls = 1;  ///< calls of a communicator in one group; each carries an equal part of its bytes
+  bool mps = false;     ///< the ranks share GPUs through CUDA's MPS, which the runner starts and ends
   std::optional<Renewal> renewal;
 
   int parts() const { return communicators * group_calls; }  ///< of the buffer

@@ -56,12 +56,17 @@ std::vector<char> premultiplier(DataType type) {
 
 Communicators::Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options)
     : driver_(cuda::Driver::instance()), nccl_(nccl), config_(config), options_(options) {
-  lanes_.resize(size_t(options.communicators));
+  lanes_.resize(size_t(options.communicators * options.sets()));
   for (Lane& lane : lanes_) {
     driver_.check(driver_.StreamCreate(&lane.stream, cuda::kStreamNonBlocking), "cuStreamCreate");
     driver_.check(driver_.EventCreate(&lane.done, cuda::kEventDisableTiming), "cuEventCreate");
   }
   driver_.check(driver_.EventCreate(&begin_, cuda::kEventDisableTiming), "cuEventCreate");
+  if (!is_beside(options.transport)) return;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const int side = NcclOptions::side_of_set(int(i) / options.communicators);
+    lanes_[i].network = has_plugin(options.transport) && side == 0 ? "R2CCL" : "IB";
+  }
 }
 
 std::vector<nccl::UniqueId> Communicators::make_ids() const {
@@ -77,7 +82,14 @@ void Communicators::initialise(const std::vector<nccl::UniqueId>& ids) {
 }
 
 void Communicators::join(Lane& lane, const nccl::UniqueId& id) {
-  nccl_.check(nccl_.CommInitRank(&lane.comm, config_.ranks(), id, config_.rank()), "ncclCommInitRank");
+  if (lane.network) {
+    nccl::Config config;
+    config.net_name = lane.network;
+    nccl_.check(nccl_.CommInitRankConfig(&lane.comm, config_.ranks(), id, config_.rank(), &config),
+                "ncclCommInitRankConfig");
+  } else {
+    nccl_.check(nccl_.CommInitRank(&lane.comm, config_.ranks(), id, config_.rank()), "ncclCommInitRank");
+  }
   prepare_reduction(lane);
 }
 
@@ -121,14 +133,15 @@ void Communicators::enqueue(const GpuData& data, const Lane& lane, int part) {
   }
 }
 
-void Communicators::enqueue_all(const GpuData& data) {
+void Communicators::enqueue_all(const GpuData& data, int set) {
   const bool pairs = config_.op == Operation::kSendRecv || config_.op == Operation::kAllToAll;
-  for (size_t c = 0; c < lanes_.size(); ++c) {
+  for (int c = 0; c < options_.communicators; ++c) {
+    const Lane& lane = lanes_[size_t(set * options_.communicators + c)];
     const bool group = pairs || options_.group_calls > 1;
     if (group) nccl_.check(nccl_.GroupStart(), "ncclGroupStart");
     for (int call = 0; call < options_.group_calls; ++call)
-      enqueue(data, lanes_[c], int(c) * options_.group_calls + call);
-    if (group) nccl_.check(nccl_.GroupEnd(), "ncclGroupEnd", lanes_[c].comm);
+      enqueue(data, lane, c * options_.group_calls + call);
+    if (group) nccl_.check(nccl_.GroupEnd(), "ncclGroupEnd", lane.comm);
   }
 }
 
@@ -140,7 +153,7 @@ void Communicators::capture(const GpuData& data) {
   driver_.check(driver_.EventRecord(begin_, first), "cuEventRecord");
   for (size_t c = 1; c < lanes_.size(); ++c)
     driver_.check(driver_.StreamWaitEvent(lanes_[c].stream, begin_, 0), "cuStreamWaitEvent");
-  enqueue_all(data);
+  enqueue_all(data, 0);
   for (size_t c = 1; c < lanes_.size(); ++c) {
     driver_.check(driver_.EventRecord(lanes_[c].done, lanes_[c].stream), "cuEventRecord");
     driver_.check(driver_.StreamWaitEvent(first, lanes_[c].done, 0), "cuStreamWaitEvent");
@@ -151,12 +164,12 @@ void Communicators::capture(const GpuData& data) {
   driver_.check(driver_.GraphDestroy(graph), "cuGraphDestroy");
 }
 
-void Communicators::start(const GpuData& data) {
+void Communicators::start(const GpuData& data, int set) {
   if (options_.graph) {
     if (!graph_) capture(data);
     driver_.check(driver_.GraphLaunch(graph_, lanes_[0].stream), "cuGraphLaunch");
   } else {
-    enqueue_all(data);
+    enqueue_all(data, set);
   }
   for (const Lane& lane : lanes_) {
     driver_.check(driver_.EventRecord(lane.done, options_.graph ? lanes_[0].stream : lane.stream),

@@ -23,8 +23,8 @@ class Communicators {
   /// Collective over the group's ranks. Throws NcclError.
   void initialise(const std::vector<nccl::UniqueId>& ids);
 
-  /// Starts the operation on prepared data. Throws NcclError, CudaError.
-  void start(const GpuData& data);
+  /// Starts the operation on prepared data, on this set of communicators. Throws NcclError, CudaError.
+  void start(const GpuData& data, int set = 0);
   /// Polls until all of it has ended; false when `stop` said so first. Throws NcclError, CudaError.
   bool wait(const std::function<bool()>& stop);
 
@@ -42,6 +42,7 @@ class Communicators {
  private:
   struct Lane {
     nccl::Comm comm = nullptr;
+    const char* network = nullptr;  ///< by its name; nullptr: which the environment says
     cuda::Stream stream = nullptr;
     cuda::Event done = nullptr;
     int reduction = 0;
@@ -51,7 +52,7 @@ class Communicators {
   void prepare_reduction(Lane& lane);
   bool settle(nccl::Comm comm, const std::function<bool()>& stop);
   void enqueue(const GpuData& data, const Lane& lane, int part);
-  void enqueue_all(const GpuData& data);
+  void enqueue_all(const GpuData& data, int set);
   void capture(const GpuData& data);
 
   const cuda::Driver& driver_;
@@ -59,7 +60,7 @@ class Communicators {
   RankConfig config_;
   const NcclOptions options_;
   std::vector<nccl::UniqueId> spare_ids_;  ///< of the communicators after an abort
-  std::vector<Lane> lanes_;                ///< the first one's stream carries graphs
+  std::vector<Lane> lanes_;                ///< one set after the other; the first one's stream carries graphs
   cuda::Event begin_ = nullptr;
   cuda::GraphExec graph_ = nullptr;
 };

@@ -47,9 +47,9 @@ def operations(run):
     return [(begin, begin + length) for begin, length in zip(run.get("iteration_begin_ms", []), run["iteration_ms"])]
 
 
-def measure(result):
+def measure(result, copies=0):
     """What a table says of one job, from its result.json: the same definitions for every transport, from the times of whole
-    operations alone. None: not known."""
+    operations alone. None: not known. `copies`: communicators of each transport, where two take turns."""
     run = result["runs"][0]
     spans = operations(run)
     struck = [fault["t0_at_ms"] for fault in run["faults"] if fault["t0_at_ms"] is not None]
@@ -66,6 +66,12 @@ def measure(result):
              "migrations": run["metrics"]["recovery"]["migrations"], "recover_ms": run["metrics"]["recovery"]["recover_ms"]["max"],
              "busbw": run["row"]["busbw_gbytes"], "cpu_s": sum(rank.get("cpu_s", 0) for rank in run["ranks"]) or None,
              "duration_s": run["duration_s"]}
+    if copies and all("cpu_by_side_s" in rank for rank in run["ranks"]):
+        medians = [[median(times) for times in pair] for pair in rows_of.pairs(length, copies)]
+        cpu = [sum(rank["cpu_by_side_s"][side] for rank in run["ranks"]) for side in (0, 1)]
+        if medians:
+            found |= {"side_ms": [first for first, _ in medians], "other_ms": [second for _, second in medians],
+                      "ratio": median([first / second for first, second in medians]), "cpu_ratio": cpu[0] / cpu[1] if cpu[1] else None}
     if t0 is None or before is None:
         return found
     # Without the operation that the last fault struck and those behind it that stood still as well, up to the repair.
@@ -125,7 +131,7 @@ def run_row(row, arguments, mps):
             kept = os.path.join(arguments.keep, name)
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(out, kept, ignore=shutil.ignore_patterns("timeline.json"))
-        return {**row, "result": measure(result), "evidence": result["evidence"], "environment": result["environment"],
+        return {**row, "result": measure(result, row["copies"]), "evidence": result["evidence"], "environment": result["environment"],
                 "seconds": round(time.monotonic() - began, 1)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -171,6 +177,7 @@ def parse(argv):
     parser.add_argument("--quick", action="store_true", help="run the most informative rows of all tables with one seed and short jobs: about 8 minutes")
     parser.add_argument("--nodes", type=int, default=2, metavar="N", help="table cost: how many nodes (default: 2)")
     parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="table cost: ranks of each node (default: 1), each with a GPU of its own if there are enough")
+    parser.add_argument("--copies", type=int, default=8, choices=[1, 2, 4, 8], help="table beside: communicators of each transport in a job (default: 8)")
     parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own)")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
     parser.add_argument("--only", default="", metavar="REGEX", help="run only rows whose id matches")

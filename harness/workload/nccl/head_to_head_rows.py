@@ -3,7 +3,7 @@
 
 import os
 
-TABLES = ["faults", "timeouts", "versions", "retained", "cost"]
+TABLES = ["faults", "timeouts", "versions", "retained", "cost", "beside"]
 MIB = 1024 * 1024
 # What a mode of the scenario is called, and what it is.
 TRANSPORTS = {
@@ -15,6 +15,11 @@ TRANSPORTS = {
     "r2ccl_migrate": "{mode: migrate, label: r2ccl_migrate}",
     "r2ccl_balance": "{mode: balance, label: r2ccl_balance}",
     "r2ccl_allreduce": "{mode: allreduce, label: r2ccl_allreduce}",
+    # Each communicator twice in one job, over the plugin and over the IB transport with NICs that are not merged; operations take turns. The last is the
+    # method's control: the IB transport beside itself.
+    "migrate_beside_ib": "{mode: migrate, label: migrate_beside_ib, transport: plugin_beside_ib}",
+    "balance_beside_ib": "{mode: balance, label: balance_beside_ib, transport: plugin_beside_ib}",
+    "ib_beside_ib": "{mode: baseline, label: ib_beside_ib, transport: ib_beside_ib}",
     # The fork of NCCL 2.23.4 that R2CCL's authors (arXiv 2512.25059) published, built from its source by whoever runs this. It is not a plugin but the
     # library itself, on its own IB transport. R2CC_MODE 0, which r2bench sets for `baseline`: its modes 1 to 3 play a failure, 0 answers real ones. A
     # connection's backup is the other one of two devices, so they must not be merged.
@@ -44,12 +49,13 @@ TIMEOUTS = {"default": 20, "firmware": 17}
 
 def row(table, transport, fault, seed, **more):
     base = {"table": table, "transport": transport, "fault": fault, "seed": seed, "op": "allreduce", "bytes": 64 * MIB, "nodes": 2, "ranks": 1, "nics": 2, "mbits": 20000,
-            "iters": 70, "timeout": 14, "library": "", "version": "", "heal_ms": 0, "verify": True, "warmup": 5}
+            "iters": 70, "timeout": 14, "library": "", "version": "", "heal_ms": 0, "verify": True, "warmup": 5, "copies": 0}
     base |= more
     if fault == "all_but_one":
         base |= {"nics": 4, "mbits": base["mbits"] // 2}
     parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "",
-             f"{base['nodes']}x{base['ranks']}" if (base["nodes"], base["ranks"]) != (2, 1) else "", f"seed{seed}"]
+             f"{base['nodes']}x{base['ranks']}" if (base["nodes"], base["ranks"]) != (2, 1) else "",
+             f"{base['copies']}copies" if base["copies"] else "", f"seed{seed}"]
     base["id"] = "/".join(part for part in parts if part)
     base["expected_s"] = expected_s(base)
     base["limit_s"] = int(max(120, 4 * base["expected_s"]))
@@ -128,6 +134,27 @@ def cost_table(arguments, seeds, sizes):
     return found
 
 
+BESIDE = ["migrate_beside_ib", "balance_beside_ib", "ib_beside_ib"]
+TURNS = 16  # operations until the order of the sides repeats: four of the first, eight of the second, four of the first (NcclOptions::side); each turn is of another pair of communicators, of --copies
+TURNS_OF_SIZE = {8: 192, 512: 192, 4096: 192, 64 * 1024: 96, MIB: 96, 4 * MIB: 48, 16 * MIB: 32, 64 * MIB: 16, 256 * MIB: 16, 1024 * MIB: 16}  # multiples of 16
+
+
+def beside_table(arguments, seeds):
+    """Differences between jobs, of which there are more than between transports, have no part in what one job compares."""
+    return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=TURNS * turns, verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
+                library=arguments.library)
+            for seed in seeds for count, turns in TURNS_OF_SIZE.items() for transport in BESIDE[seed % 3:] + BESIDE[:seed % 3]]
+
+
+def pairs(lengths, copies):
+    """[([times of the first side], [times of the other])] of each pair of communicators, of whole turns."""
+    found = [([], []) for _ in range(copies)]
+    for number, length in enumerate(lengths[:len(lengths) // TURNS * TURNS]):
+        turn = number // TURNS
+        found[turn % copies][(number // 4 ^ number // 8 ^ turn // copies) & 1].append(length)
+    return [pair for pair in found if pair[0]]
+
+
 def quick(arguments, tables):
     """The most telling first."""
     library, found = arguments.library, []
@@ -168,6 +195,8 @@ def plan(arguments):
         found += versions_table(arguments, arguments.seeds)
     if "retained" in tables:
         found += retained_table(arguments, arguments.seeds)
+    if "beside" in tables:
+        found += beside_table(arguments, arguments.seeds)
     if "cost" in tables:
         small = [8 * 8 ** k for k in range(5)] + [64 * 1024]
         found += cost_table(arguments, arguments.seeds, small + [4 ** k * MIB for k in range(6)])
@@ -194,7 +223,8 @@ def scenario(one, name):
     lines = ["version: 1", f"name: {name}", f"seed: {one['seed']}",
              f"fabric: {{kind: vhca, nodes: {one['nodes']}, ranks_per_node: {one['ranks']}, nics_per_node: {one['nics']}{rate}}}",
              f"workload: {{engine: nccl, library: {json_text(library)}, op: {one['op']}, dtype: float32, bytes: {one['bytes']} B, iters: {one['iters']}, "
-             f"warmup: {one['warmup']}, verify: {str(one['verify']).lower()}}}",
+             f"warmup: {one['warmup']}, verify: {str(one['verify']).lower()}"
+             + (f", copies: {one['copies']}" if one["copies"] else "") + "}",
              f"modes: [{TRANSPORTS[one['transport']]}]",
              f"env: {{NCCL_IB_TIMEOUT: {one['timeout']}}}",
              f"timeouts: {{setup: 90 s, stall: {int(20 + 3 * retries_s)} s, job: {one['limit_s']} s}}"]

@@ -67,6 +67,30 @@ class Measures(unittest.TestCase):
         found = head_to_head.measure(result([20] * 11, [(10 * 21 + 5, None)], outcome="error", error="NCCL said so", error_ms=540.0))
         self.assertEqual((found["survives"], found["stall_ms"], found["error_ms"], found["error"]), (False, None, 540.0, "NCCL said so"))
 
+    def test_two_transports_that_take_turns_are_compared_pair_by_pair_and_in_every_order(self):
+        # What the rank does: 16 operations of a pair, 0000 1111 1111 0000; when all pairs had a turn, 1111 0000 0000 1111.
+        lengths = []
+        for begins in (0, 1):
+            for factor in (1.0, 2.0):  # the second pair is slower on both sides
+                for side in (begins, 1 - begins, 1 - begins, begins):
+                    lengths += 4 * [factor * (11.0 if side == 0 else 10.0)]
+        lengths.append(500.0)  # of a turn that is not whole
+        job = result(lengths)
+        job["runs"][0]["ranks"] = [{"cpu_by_side_s": [3.0, 2.0]}, {"cpu_by_side_s": [1.0, 2.0]}]
+        found = head_to_head.measure(job, copies=2)
+        self.assertEqual(found["side_ms"], [11.0, 22.0])
+        self.assertEqual(found["other_ms"], [10.0, 20.0])
+        self.assertAlmostEqual(found["ratio"], 1.1)
+        self.assertEqual(found["cpu_ratio"], 1.0)
+        self.assertNotIn("ratio", head_to_head.measure(job))
+
+    def test_each_job_of_the_table_beside_gives_every_order_the_same_operations(self):
+        for copies in ("1", "2", "4", "8"):
+            for row in rows_of.plan(arguments("--table", "beside", "--copies", copies)):
+                self.assertEqual(row["iters"] % (2 * rows_of.TURNS * int(copies)), 0, row["id"])
+                self.assertGreaterEqual(row["warmup"], 2 * int(copies))  # each communicator connects before it is timed
+                self.assertIn(f", copies: {copies}}}", rows_of.scenario(row, "x"))
+
     def test_predictions_are_ranges_and_words(self):
         found = {"survives": True, "wrong": 0, "stall_ms": 33.0}
         self.assertTrue(head_to_head.came_true({"survives": True, "stall_ms": [20, 70]}, found))

@@ -111,6 +111,29 @@ TEST_F(NcclJob, graphs_communicators_and_groups_are_exact_and_told_apart) {
   expect_wrong(2);  // one of each communicator
 }
 
+TEST_F(NcclJob, two_transports_take_turns_of_four_operations_each_on_communicators_of_their_own) {
+  scenario_.workload.warmup = 8;
+  scenario_.workload.iters = 12;  // 0000 1111 1111 of the first two sets
+  scenario_.modes[0].transport = Transport::kPluginBesideIb;
+  misbehave("corrupt@8");
+  for (const auto& [network, ninths] :
+       {std::pair{"R2CCL", 0u}, std::pair{"IB", 1u}}) {  // its first set: whether it gets to its ninth
+    SCOPED_TRACE(network);
+    scenario_.env["STANDIN_NCCL_NETWORK"] = network;
+    expect_wrong(ninths);
+    EXPECT_EQ(result_.modes.at(0).correctness.checked_iterations, 3u * 20);
+    EXPECT_EQ(result_.modes.at(0).row.iterations, 12u);
+    for (const RankResult& rank : result_.modes.at(0).ranks) {
+      ASSERT_EQ(rank.cpu_by_side_s.size(), 2u);
+      EXPECT_LE(rank.cpu_by_side_s[0] + rank.cpu_by_side_s[1], rank.cpu_s);
+      EXPECT_GT(rank.cpu_by_side_s[0], 0);
+      EXPECT_GT(rank.cpu_by_side_s[1], 0);
+    }
+  }
+  scenario_.modes[0] = {ModeKind::kBaseline, "ib", {}, Transport::kIbBesideIb};
+  expect_wrong(1);  // all are IB's, and the second set has a ninth
+}
+
 TEST_F(NcclJob, reductions_and_types_are_exact_as_nccl_scales_them) {
   const std::pair<DataType, Reduction> cases[] = {
       {DataType::kFloat32, Reduction::kAvg},     {DataType::kInt32, Reduction::kAvg},

@@ -58,6 +58,7 @@ Library::Library(const std::string& path) {
   need(Send, "ncclSend");
   need(Recv, "ncclRecv");
   need(RedOpCreatePreMulSum, "ncclRedOpCreatePreMulSum");
+  bind(library, CommInitRankConfig, "ncclCommInitRankConfig");
   bind(library, GetLastError, "ncclGetLastError");
   bind(library, CommShrink, "ncclCommShrink");
   bind(library, CommRevoke, "ncclCommRevoke");

@@ -4,6 +4,7 @@
 // NCCL's ABI.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,15 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kInProgress = 7;
 inline constexpr int kScalarOnHost = 1;
 inline constexpr int kShrinkAtRest = 0, kShrinkAbort = 1;
+
+/// The beginning of ncclConfig_t as NCCL 2.17 has it; later versions take the rest as not set.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21700;
+  int blocking = INT_MIN, cga_cluster_size = INT_MIN, min_ctas = INT_MIN, max_ctas = INT_MIN;  ///< not set
+  const char* net_name = nullptr;  ///< the network of this communicator alone
+};
 
 /// NCCL reported an error: its sentence, and what it said last.
 class NcclError : public std::runtime_error {
@@ -51,6 +61,7 @@ struct Library {
   int (*GetVersion)(int*);
   int (*GetUniqueId)(UniqueId*);
   int (*CommInitRank)(Comm*, int, UniqueId, int);
+  int (*CommInitRankConfig)(Comm*, int, UniqueId, int, Config*);  ///< may be NULL
   int (*CommDestroy)(Comm);
   int (*CommAbort)(Comm);
   int (*CommGetAsyncError)(Comm, int*);

@@ -29,6 +29,10 @@ std::string network(Transport transport, const std::string& plugin, const std::s
       return "IB transport of NCCL " + nccl;
     case Transport::kIbFailover:
       return "IB transport of NCCL " + nccl + " with its failover and recovery";
+    case Transport::kIbBesideIb:
+      return "IB transport of NCCL " + nccl + ", twice";
+    case Transport::kPluginBesideIb:
+      return "R2CCL and the IB transport in NCCL " + nccl + ", in turns";
     case Transport::kPlugin:
       break;
   }
@@ -92,6 +96,9 @@ void NcclRank::set_up() {
   nccl_ = std::make_unique<nccl::Library>(options_.library);
   greet(gpu);
   if (options_.renewal) nccl_->check_can(options_.renewal->by);
+  if (is_beside(options_.transport) && !nccl_->CommInitRankConfig)
+    throw nccl::NcclError("NCCL " + nccl_->version() +
+                          " has no ncclCommInitRankConfig, by which a communicator names its network");
   data_ = std::make_unique<GpuData>(config_, options_.parts());
   data_->prove_kernels();
 
@@ -99,7 +106,7 @@ void NcclRank::set_up() {
   communicators_ = std::make_unique<Communicators>(*nccl_, config_, options_);
   using Handle = std::vector<unsigned char>;
   const bool twice = options_.renewal && options_.renewal->by == RenewBy::kAbort;
-  std::vector<Handle> handles(size_t(options_.communicators) * (twice ? 2 : 1));
+  std::vector<Handle> handles(size_t(options_.communicators * options_.sets()) * (twice ? 2 : 1));
   if (config_.rank() == 0) {
     const std::vector<nccl::UniqueId> ids = communicators_->make_ids();
     for (size_t i = 0; i < ids.size(); ++i)
@@ -145,10 +152,15 @@ void NcclRank::iterate() {
 
 void NcclRank::operate(std::optional<uint64_t> number) {
   if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
+  const uint64_t cpu_before_ns = number && is_beside(options_.transport) ? cpu_beside_this_thread_ns() : 0;
   if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
   carry_out(options_.renewal && number && *number == uint64_t(options_.renewal->iter), number);
   if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, *number);
-  if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
+  if (number) {
+    const uint64_t now_ns = cpu_beside_this_thread_ns();
+    cpu_ns_ = now_ns - *cpu_from_ns_;
+    if (is_beside(options_.transport)) cpu_by_side_ns_[options_.side(*number)] += now_ns - cpu_before_ns;
+  }
   if (config_.verify && !left_out_) verify();
   ++operations_;
 }
@@ -167,7 +179,7 @@ void NcclRank::carry_out(bool renews, std::optional<uint64_t> number) {
     if (left_out_) return;
     data_->prepare(operations_);  // the operation begins anew, on what it began with
   }
-  communicators_->start(*data_);
+  communicators_->start(*data_, number ? options_.set(*number) : options_.set_of_warmup(operations_));
   if (!communicators_->wait([this] { return talk_.aborted(); })) throw RunnerTalk::Aborted{};
 }
 
@@ -207,11 +219,13 @@ void NcclRank::verify() {
 
 void NcclRank::report_correctness(const char* type) {
   reported_wrong_ = wrong_;
-  talk_.say({{"type", type},
-             {"wrong", wrong_},
-             {"checked", checked_},
-             {"cpu_ns", cpu_ns_},
-             {"checked_iterations", checked_iterations_}});
+  nlohmann::json message = {{"type", type},
+                            {"wrong", wrong_},
+                            {"checked", checked_},
+                            {"cpu_ns", cpu_ns_},
+                            {"checked_iterations", checked_iterations_}};
+  if (is_beside(options_.transport)) message["cpu_by_side_ns"] = cpu_by_side_ns_;
+  talk_.say(message);
 }
 
 }  // namespace r2bench

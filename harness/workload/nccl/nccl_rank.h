@@ -50,6 +50,7 @@ class NcclRank {
   uint64_t wrong_ = 0, reported_wrong_ = 0, checked_ = 0, checked_iterations_ = 0;
   std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began
   uint64_t cpu_ns_ = 0;
+  uint64_t cpu_by_side_ns_[2] = {};  ///< within counted operations
 };
 
 }  // namespace r2bench

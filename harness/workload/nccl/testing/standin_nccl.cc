@@ -6,6 +6,7 @@
 //   gets), refuse (the call returns an error), async (an error shows later, and the kernel spins), hang (the
 //   kernel spins); once a communicator was ended in an operation only corrupt is left
 //   STANDIN_NCCL_FAULT=init: rank 1's communicator cannot be made
+//   STANDIN_NCCL_NETWORK=NAME: faults are of communicators of this network alone
 // Built with STANDIN_OLD it is a version without ncclCommShrink and ncclCommRevoke.
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -25,6 +26,7 @@
 
 #include "harness/workload/nccl/gpu/gpu_pattern.h"
 #include "harness/workload/nccl/gpu_data.h"
+#include "harness/workload/nccl/nccl_library.h"
 #include "harness/workload/nccl/testing/standin_stream.h"
 
 namespace {
@@ -212,6 +214,7 @@ Fault planned() {
 
 struct Comm {
   UniqueId id{};
+  std::string network;  ///< as its configuration names it
   int fd = -1, rank = 0, ranks = 0;
   uint64_t calls = 0;
   std::atomic<int> open{0};  ///< operations that have been given to a stream
@@ -246,7 +249,8 @@ thread_local std::vector<Comm*> grouped;
 /// One request when the stream comes to it; `parts`: where the answer goes.
 int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*>> from,
            std::vector<std::pair<Message, char*>> to, void* stream) {
-  Fault fault = comm->rank == 1 ? planned() : Fault{};
+  const char* network = std::getenv("STANDIN_NCCL_NETWORK");
+  Fault fault = comm->rank == 1 && (!network || comm->network == network) ? planned() : Fault{};
   if (past_faults && fault.kind != "corrupt") fault = {};
   const auto calls = std::make_shared<uint64_t>(comm->calls);
   if (fault.kind == "refuse" && comm->calls == fault.at) {
@@ -354,6 +358,21 @@ int ncclCommInitRank(void** handle, int ranks, UniqueId id, int rank) {
     return kSystemError;
   }
   return connect_to(id, ranks, rank, handle);
+}
+/// As NCCL's: NCCL_NET goes before the configuration, and a network that was not loaded cannot be taken.
+int ncclCommInitRankConfig(void** handle, int ranks, UniqueId id, int rank, nccl::Config* config) {
+  const char* plugin = std::getenv("NCCL_NET_PLUGIN");
+  const bool loaded = plugin && std::strcmp(plugin, "none") != 0;
+  const std::string network = std::getenv("NCCL_NET") ? std::getenv("NCCL_NET")
+                              : config->net_name      ? config->net_name
+                                                      : "";
+  if (config->magic != 0xcafebeef || (network != "IB" && !(network == "R2CCL" && loaded))) {
+    last_words = "stand-in: no network " + network;
+    return kInvalidUsage;
+  }
+  const int result = connect_to(id, ranks, rank, handle);
+  if (result == kSuccess) static_cast<Comm*>(*handle)->network = network;
+  return result;
 }
 int ncclCommAbort(void* handle) {
   auto* comm = static_cast<Comm*>(handle);
