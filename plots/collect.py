@@ -4,7 +4,7 @@
 
     plots/collect.py run SET FOLDER…      result.json files below the folders (r2bench run)     → runs.csv, faults.csv
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
-    plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv
+    plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv, beside.csv
     plots/collect.py renewals SET FOLDER… of nccl_abort, nccl_shrink, nccl_revoke …             → renewals.csv
     plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
@@ -273,7 +273,11 @@ def of_head_to_head(paths):
         raise inputs.BadInput(f"{paths[0]}: has no row of harness/workload/nccl/head_to_head.py")
     last = next(line for line in reversed(inputs.read_lines(paths[-1])) if "id" in line)
     environment = last["environment"]
-    return {"head_to_head": [rows[name] for name in sorted(rows)]}, {
+    beside = [{**row, "side_ms": row["side_ms"][0], "other_ms": row["other_ms"][0],
+               "ratios": " ".join(f"{first / second:.4g}" for first, second in zip(row["side_ms"], row["other_ms"]))}
+              for _, row in sorted(rows.items()) if row["table"] == "beside"]
+    others = [row for _, row in sorted(rows.items()) if row["table"] != "beside"]
+    return {name: of for name, of in (("head_to_head", others), ("beside", beside)) if of}, {
         "evidence": inputs.one_evidence([row["evidence"] for row in rows.values()]), "fabric": "vhca", "date": max(dates, default=None), "commit": environment.get("revision"),
         "cores": environment.get("cores"), "machine": environment.get("gpu", "").split(",")[0], "command": "harness/workload/nccl/head_to_head.py --out FILE"}
 

@@ -353,6 +353,30 @@ def head_to_head_cost_spread(results):
     return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "ratio to NCCL's IB", "95 % interval of the ratio", "busbw (GB/s)", "CPU (s)"], lines)
 
 
+BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 2", "baseline_beside_ib": "R2CCL mode 0", "loose_beside_ib": "R2CCL mode 1, loose ACK",
+          "ib_beside_ib": "NCCL's IB (control)"}
+
+
+def beside(results, *sets):
+    """{(size, transport): ([ratio of a pair of communicators], its rows)}"""
+    found = {}
+    for row in rows_of(results, "beside", *sets):
+        ratios, rows = found.setdefault((int(row["bytes"]), row["transport"]), ([], []))
+        ratios += [float(ratio) for ratio in row["ratios"].split()]
+        rows.append(row)
+    return dict(sorted(found.items(), key=lambda item: (item[0][0], list(BESIDE).index(item[0][1]))))
+
+
+def beside_table(results, *sets):
+    lines = [[inputs.size(size), BESIDE[transport], len(rows), len(ratios), median_of(rows, "other_ms"), short(statistics.median(ratios)),
+              "–" if median_between(ratios) is None else from_to(median_between(ratios)), median_of(rows, "cpu_ratio")] for (size, transport), (ratios, rows) in beside(results, *sets).items()]
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval of the ratio", "ratio of the CPU times"], lines)
+
+
+def beside_ratio(results, size, transport, *sets):
+    return beside(results, *sets)[size, transport][0]
+
+
 # By what NCCL's IB transport has: sets whose seeds differ.
 FOUR_GPUS = {"ib": ("head_to_head_four_gpus",), "ib_unmerged": ("head_to_head_four_gpus_unmerged", "head_to_head_four_gpus_mode2")}
 FOUR_GPUS_SETS = {name for sets in FOUR_GPUS.values() for name in sets}
@@ -639,7 +663,8 @@ BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-versions": mode3_versions, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "head-to-head-cost-four-gpus": head_to_head_cost_four_gpus, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "head-to-head-cost-four-gpus": head_to_head_cost_four_gpus,
+    "beside": lambda results: beside_table(results, "beside"), "beside-causes": lambda results: beside_table(results, "beside_causes"), "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
@@ -650,6 +675,14 @@ BLOCKS = {
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
 NUMBERS = {
+    "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
+    "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
+    "beside.64KiB-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside"))),
+    "beside.1MiB-mode2": lambda results: short(statistics.median(beside_ratio(results, 1048576, "balance_beside_ib", "beside"))),
+    "beside.16MiB-mode2": lambda results: short(statistics.median(beside_ratio(results, 16777216, "balance_beside_ib", "beside"))),
+    "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
+    "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
+    "beside.causes-loose": lambda results: short(statistics.median(beside_ratio(results, 65536, "loose_beside_ib", "beside_causes"))),
     "gpu.faults": lambda results: str(fault_times(results, *GPU_SETS)["all"]),
     "gpu.sampled": lambda results: str(fault_times(results, *GPU_SETS)["sampled"]),
     "gpu.recovered": lambda results: str(fault_times(results, *GPU_SETS)["recovered"]),

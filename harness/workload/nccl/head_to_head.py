@@ -177,6 +177,7 @@ def parse(argv):
     parser.add_argument("--quick", action="store_true", help="run the most informative rows of all tables with one seed and short jobs: about 8 minutes")
     parser.add_argument("--nodes", type=int, default=2, metavar="N", help="table cost: how many nodes (default: 2)")
     parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="table cost: ranks of each node (default: 1), each with a GPU of its own if there are enough")
+    parser.add_argument("--causes", action="store_true", help="table beside: also mode 0, and mode 1 with R2CC_STRICT_ACK=0")
     parser.add_argument("--copies", type=int, default=8, choices=[1, 2, 4, 8], help="table beside: communicators of each transport in a job (default: 8)")
     parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own)")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")

@@ -19,6 +19,8 @@ TRANSPORTS = {
     # method's control: the IB transport beside itself.
     "migrate_beside_ib": "{mode: migrate, label: migrate_beside_ib, transport: plugin_beside_ib}",
     "balance_beside_ib": "{mode: balance, label: balance_beside_ib, transport: plugin_beside_ib}",
+    "baseline_beside_ib": "{mode: baseline, label: baseline_beside_ib, transport: plugin_beside_ib}",
+    "loose_beside_ib": "{mode: migrate, label: loose_beside_ib, transport: plugin_beside_ib, env: {R2CC_STRICT_ACK: 0}}",
     "ib_beside_ib": "{mode: baseline, label: ib_beside_ib, transport: ib_beside_ib}",
     # The fork of NCCL 2.23.4 that R2CCL's authors (arXiv 2512.25059) published, built from its source by whoever runs this. It is not a plugin but the
     # library itself, on its own IB transport. R2CC_MODE 0, which r2bench sets for `baseline`: its modes 1 to 3 play a failure, 0 answers real ones. A
@@ -135,15 +137,17 @@ def cost_table(arguments, seeds, sizes):
 
 
 BESIDE = ["migrate_beside_ib", "balance_beside_ib", "ib_beside_ib"]
+CAUSES = ["baseline_beside_ib", "loose_beside_ib"]  # where a cost of mode 1 comes from: the plugin at all, or that a send waits for its ACK
 TURNS = 16  # operations until the order of the sides repeats: four of the first, eight of the second, four of the first (NcclOptions::side); each turn is of another pair of communicators, of --copies
 TURNS_OF_SIZE = {8: 192, 512: 192, 4096: 192, 64 * 1024: 96, MIB: 96, 4 * MIB: 48, 16 * MIB: 32, 64 * MIB: 16, 256 * MIB: 16, 1024 * MIB: 16}  # multiples of 16
 
 
 def beside_table(arguments, seeds):
     """Differences between jobs, of which there are more than between transports, have no part in what one job compares."""
+    transports = BESIDE + (CAUSES if arguments.causes else [])
     return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=TURNS * turns, verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
                 library=arguments.library)
-            for seed in seeds for count, turns in TURNS_OF_SIZE.items() for transport in BESIDE[seed % 3:] + BESIDE[:seed % 3]]
+            for seed in seeds for count, turns in TURNS_OF_SIZE.items() for transport in transports[seed % len(transports):] + transports[:seed % len(transports)]]
 
 
 def pairs(lengths, copies):
