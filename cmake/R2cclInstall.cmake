@@ -6,7 +6,8 @@
 #   share/r2ccl/   scenarios, plots, the schema of results
 # The folders stand to each other as they do in the build tree. Each package installs its own part.
 add_custom_target(runtime)
-# The part of it that runs scenarios of the engine cpu on virtual NICs: a newcomer's first command waits for no more.
+# The part of it that runs scenarios of the engine cpu on virtual NICs: a newcomer's first command waits for no more
+# (r2bench-tools has all other commands).
 add_custom_target(runtime_cpu)
 foreach(target r2bench r2bench-cpu-rank nccl-net-r2ccl faultinject vhca)
   if(TARGET ${target})
@@ -14,7 +15,7 @@ foreach(target r2bench r2bench-cpu-rank nccl-net-r2ccl faultinject vhca)
   endif()
 endforeach()
 add_dependencies(runtime runtime_cpu)
-foreach(target r2bench-conformance r2bench-nccl-rank r2bench-exec-rank r2bench-real-guard r2bench-port-probe vhca-exec)
+foreach(target r2bench-tools r2bench-conformance r2bench-nccl-rank r2bench-exec-rank r2bench-real-guard r2bench-port-probe vhca-exec)
   if(TARGET ${target})
     add_dependencies(runtime ${target})
   endif()

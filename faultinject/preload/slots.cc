@@ -72,9 +72,8 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return rc;
 }
 
-template <unsigned N>
-int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
-  Slot& slot = g_slots[N];
+// What is not called for each message is the same code for all slots.
+int query_port_of(Slot& slot, ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
   Context* context = slot.context.load(std::memory_order_acquire);
   if (const int error = context != nullptr ? context->command() : 0; error != 0) return error;
   const int rc = slot.query_port(device, port, attributes, length);
@@ -86,8 +85,11 @@ int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, siz
 }
 
 template <unsigned N>
-ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
-  Slot& slot = g_slots[N];
+int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
+  return query_port_of(g_slots[N], device, port, attributes, length);
+}
+
+ibv_qp* create_qp_ex_of(Slot& slot, ibv_context* device, ibv_qp_init_attr_ex* attributes) {
   Context* context = slot.context.load(std::memory_order_acquire);
   if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
     errno = error;
@@ -114,8 +116,13 @@ ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
   return qp;
 }
 
-// nullptr: none was made with a spare entry. A program of another version of verbs.h may pass a structure that
-// is shorter or longer than ours: what comp_mask does not name is not read.
+template <unsigned N>
+ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
+  return create_qp_ex_of(g_slots[N], device, attributes);
+}
+
+// nullptr: none was made with a spare entry. A program of another version of verbs.h may pass a structure
+// that is shorter or longer than ours: what comp_mask does not name is not read.
 ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
                                          const ibv_cq_init_attr_ex& attributes) {
   constexpr uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
@@ -133,23 +140,25 @@ ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
   return slot.create_cq_ex(device, &more);
 }
 
-template <unsigned N>
-ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
-  Slot& slot = g_slots[N];
+ibv_cq_ex* create_cq_ex_of(Slot& slot, ibv_context* device, ibv_cq_init_attr_ex* attributes) {
   Context* context = slot.context.load(std::memory_order_acquire);
   if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
     errno = error;
     return nullptr;
   }
   const AsyncEvents::RealFd shown(context != nullptr ? &context->events() : nullptr);
-  ibv_cq_ex* cq =
-      context != nullptr ? create_cq_ex_with_spare_entry(slot, device, *attributes) : nullptr;
+  ibv_cq_ex* cq = context != nullptr ? create_cq_ex_with_spare_entry(slot, device, *attributes) : nullptr;
   if (cq == nullptr) cq = slot.create_cq_ex(device, attributes);
   if (cq != nullptr && context != nullptr) {
     context->add_cq(ibv_cq_ex_to_cq(cq));
     extended_adopt(cq, slot);
   }
   return cq;
+}
+
+template <unsigned N>
+ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
+  return create_cq_ex_of(g_slots[N], device, attributes);
 }
 
 struct Thunks {

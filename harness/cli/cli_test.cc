@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "faultinject/plan/kind.h"
-#include "harness/cli/exec_command_options.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/subcommands.h"
 #include "harness/cli/testing/program_fixture.h"
 #include "harness/judge/metric.h"
 

@@ -130,10 +130,10 @@ int env_command(const std::string& mode, const Console& console);
 int export_command(const ExportArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);
 
-/// The whole program: parses the command line, runs the command, turns exceptions into exit codes.
+/// The program r2bench-tools, which has all commands: parses the command line, runs the command, turns
+/// exceptions into exit codes.
 int r2bench_main(int argc, const char* const* argv, const Runner& runner, const Console& console);
-
-/// Makes the pictures of one run; what kept it from doing so, or nothing.
-std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder);
+/// The program r2bench: the same, but it has plain_run() alone, and becomes r2bench-tools for all else.
+int plain_main(int argc, const char* const* argv, const Runner& runner, const Console& console);
 
 }  // namespace r2bench

@@ -4,13 +4,13 @@
 #include <ostream>
 
 #include "harness/cli/compare_options.h"
+#include "harness/cli/subcommands.h"
 #include "harness/report/result_file.h"
 
 namespace r2bench {
 
 void CompareOptions::add_to(CLI::App& app) {
-  compare =
-      app.add_subcommand("compare", "Decide whether a result is worse than another result or a baseline");
+  compare = add_tool(app, "compare");
   compare->add_option(
       "result", compare_.results,
       "The result before and the one after (with --baseline or --save-baseline, one result is enough): "
@@ -27,7 +27,7 @@ void CompareOptions::add_to(CLI::App& app) {
       "  r2bench compare --save-baseline baseline.json results/runs/A\n"
       "  r2bench compare --baseline baseline.json results/runs/B");
 
-  gate = app.add_subcommand("gate", "Run scenarios and fail if they are worse than a baseline: for CI");
+  gate = add_tool(app, "gate");
   gate->add_option("scenario", gate_.scenarios, "Scenario files, or names from `list`")->required();
   gate->add_option("--baseline", gate_.baseline, "Compare with this baseline");
   gate->add_option(

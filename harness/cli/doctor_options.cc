@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/doctor_options.h"
+#include "harness/cli/subcommands.h"
 
 #include <CLI/CLI.hpp>
 #include <stdexcept>
@@ -11,7 +12,7 @@
 namespace r2bench {
 
 void DoctorOptions::add_to(CLI::App& app) {
-  command = app.add_subcommand("doctor", "Report what this machine has, and what would prevent a run");
+  command = add_tool(app, "doctor");
   command
       ->add_option("--fabric", fabric_,
                    "Exit with status 1 if scenarios cannot run on this fabric (default: vhca)")
@@ -78,7 +79,8 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
         std::tuple("--done", &first_day_.done, "Mark this check as done by hand"),
         std::tuple("--again", &first_day_.again, "Mark this check as not done, so that it runs again"),
         std::tuple("--hosts", &first_day_.hosts, "Hosts, separated by commas (default: this one)"),
-        std::tuple("--run-options", &first_day_.run_options, "Additional options of each run, such as '--shorter 10'"),
+        std::tuple("--run-options", &first_day_.run_options,
+                   "Additional options of each run, such as '--shorter 10'"),
         std::tuple("--out", &first_day_.folder,
                    "Folder of logs and of the checks' states (default: first_day)")})
     doctor.add_option(option, *value, words)->needs(first_day_flag)->group(group);

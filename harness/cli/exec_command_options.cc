@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/exec_command_options.h"
+#include "harness/cli/subcommands.h"
 
 #include <CLI/CLI.hpp>
 #include <string_view>
@@ -9,9 +10,7 @@
 namespace r2bench {
 
 void ExecCommandOptions::add_to(CLI::App& app) {
-  command = app.add_subcommand("exec",
-                               "Run any program on a node of a shared fabric, with the injector preloaded:\n"
-                               "r2bench exec [OPTIONS] -- PROGRAM [ARGUMENTS]");
+  command = add_tool(app, "exec");
   command->footer(
       "Commands with the same --name share a fabric and the faults that are armed on it. The first\n"
       "command creates the fabric, and the last one to end removes it. The exit status is the program's.\n"
@@ -67,7 +66,7 @@ ExecArguments ExecCommandOptions::finished() {
 }
 
 void InjectOptions::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("inject", "Arm and heal faults in a running fabric (`exec`) or job (`run`)");
+  command_ = add_tool(app, "inject");
   command_->require_subcommand(1);
   const auto with_name = [this](CLI::App* action) {
     action->add_option("--name", arguments.name,
@@ -86,7 +85,7 @@ void InjectOptions::add_to(CLI::App& app) {
   remove_ = with_name(command_->add_subcommand("remove", "Heal one fault, or cancel it before it strikes"));
   remove_->add_option("id", arguments.id, "The id that `add` or `list` printed")->required();
   heal_ = with_name(command_->add_subcommand("heal", "Heal all faults"));
-  heal_alone_ = with_name(app.add_subcommand("heal", "Heal all faults: short for `inject heal`"));
+  heal_alone_ = with_name(add_tool(app, "heal"));
 }
 
 bool InjectOptions::parsed() const { return command_->parsed() || heal_alone_->parsed(); }
@@ -98,23 +97,6 @@ InjectArguments InjectOptions::finished() {
                      : !command_->parsed() || heal_->parsed() ? Action::kHeal
                                                               : Action::kList;
   return arguments;
-}
-
-std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
-                                                                               const char* const* argv) {
-  std::vector<const char*> own;
-  std::vector<std::string> foreign;
-  const bool exec = argc > 1 && (std::string_view(argv[1]) == "exec" || std::string_view(argv[1]) == "guest");
-  bool behind = false;
-  for (int i = 0; i < argc; ++i) {
-    if (exec && !behind && std::string_view(argv[i]) == "--")
-      behind = true;
-    else if (behind)
-      foreign.emplace_back(argv[i]);
-    else
-      own.push_back(argv[i]);
-  }
-  return {own, foreign};
 }
 
 }  // namespace r2bench

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "harness/cli/commands.h"
 
@@ -42,10 +40,5 @@ struct InjectOptions {
  private:
   CLI::App *command_ = nullptr, *add_ = nullptr, *remove_ = nullptr, *heal_ = nullptr, *heal_alone_ = nullptr;
 };
-
-/// The words of `exec` or `guest` before its '--', and the program's own behind it; all words are ours for
-/// other commands.
-std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
-                                                                               const char* const* argv);
 
 }  // namespace r2bench

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/pictures.h"
 #include "harness/cli/resources.h"
 #include "harness/fabric/device_fabric.h"
 #include "harness/fabric/guest.h"

@@ -44,10 +44,10 @@ class LauncherTest(unittest.TestCase):
                 file[name] = os.path.join(folder, f"the one {len(file)}.yaml")
                 with open(file[name], "w", encoding="utf-8") as scenario:
                     scenario.write(f"version: 1\n{text}\n")
-            less = [["run", file["cpu"]], ["run", file["default"]], ["run", file["cpu"], file["default"]]]
+            less = [[], ["--help"], ["--version"], ["run", file["cpu"]], ["run", file["default"]], ["run", file["cpu"], file["default"]]]
             all_of_it = [["run", file[name]] for name in ("nccl", "exec", "real", "rxe", "verbs")]
             all_of_it += [["run", file["cpu"], file["nccl"]], ["run", file["cpu"], "--fabric", "rxe"], ["run", file["cpu"], "--set", "a=b"],
-                          ["run"], ["run", "nic_down"], ["run", folder + "/missing.yaml"], ["run", folder], ["doctor"], [],
+                          ["run"], ["run", "nic_down"], ["run", folder + "/missing.yaml"], ["run", folder], ["doctor"],
                           ["explain", file["cpu"]], ["build"]]
             for target, commands in (("runtime_cpu", less), ("runtime", all_of_it)):
                 for words in commands:

@@ -2,5 +2,5 @@
 #include "harness/cli/commands.h"
 
 int main(int argc, char** argv) {
-  return r2bench::r2bench_main(argc, argv, r2bench::run_scenario, r2bench::Console::standard());
+  return r2bench::plain_main(argc, argv, r2bench::run_scenario, r2bench::Console::standard());
 }

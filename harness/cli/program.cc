@@ -2,14 +2,18 @@
 // The command line itself, and what an exception means for the exit status.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <ostream>
+#include <string_view>
 
 #include "faultinject/plan/plan.h"
 #include "harness/base/revision.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/exec_command_options.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/run_options.h"
+#include "harness/cli/run_parts.h"
 #include "harness/cli/subcommands.h"
+#include "harness/cli/tools_program.h"
 #include "harness/control/control_socket.h"
 #include "harness/report/result_file.h"
 #include "harness/report/run_folder.h"
@@ -65,14 +69,48 @@ int guarded(const Subcommand& subcommand, const Runner& runner, const Console& c
 
 }  // namespace
 
-int r2bench_main(int argc, const char* const* argv, const Runner& runner, const Console& console) {
+std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
+                                                                               const char* const* argv) {
+  std::vector<const char*> own;
+  std::vector<std::string> foreign;
+  const bool exec = argc > 1 && (std::string_view(argv[1]) == "exec" || std::string_view(argv[1]) == "guest");
+  bool behind = false;
+  for (int i = 0; i < argc; ++i) {
+    if (exec && !behind && std::string_view(argv[i]) == "--")
+      behind = true;
+    else if (behind)
+      foreign.emplace_back(argv[i]);
+    else
+      own.push_back(argv[i]);
+  }
+  return {own, foreign};
+}
+
+Subcommand add_run(CLI::App& app,
+                   std::function<int(const RunArguments&, const Runner&, const Console&)> run) {
+  const auto options = std::make_shared<RunCommandOptions>();
+  options->add_to(app);
+  return {[options] { return options->command->parsed(); },
+          [options, run = std::move(run)](const Runner& runner, const Console& console) {
+            return run(options->finished(), runner, console);
+          }};
+}
+
+CLI::App* add_tool(CLI::App& app, const char* name) {
+  const ToolCommand& tool = *tool_command(name);
+  CLI::App* command = app.add_subcommand(tool.name, tool.summary);
+  return tool.hidden ? command->group("") : command;
+}
+
+int program_main(int argc, const char* const* argv, const AddSubcommands& add, const Runner& runner,
+                 const Console& console) {
   CLI::App app(
       "r2bench makes NICs of a running job fail, measures the cost to the job, and gives a verdict.");
   app.name("r2bench");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("r2bench, built from commit ") + build_revision());
   std::vector<std::string> foreign;
-  const std::vector<Subcommand> subcommands = add_subcommands(app, foreign);
+  const std::vector<Subcommand> subcommands = add(app, foreign);
   // After the subcommands, which would inherit it.
   app.footer(
       "`r2bench COMMAND --help` lists a command's options. The launcher ./r2bench also knows `build` and\n"
@@ -91,6 +129,20 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   for (const Subcommand& subcommand : subcommands)
     if (subcommand.called()) return guarded(subcommand, runner, console);
   return kExitUsage;
+}
+
+int plain_main(int argc, const char* const* argv, const Runner& runner, const Console& console) {
+  if (argc > 1 && tool_command(argv[1]) != nullptr) return become_tools(argv, console);
+  const auto run = [argv](const RunArguments& arguments, const Runner& with, const Console& to) {
+    const auto status = plain_run(arguments, with, to);
+    return status ? *status : become_tools(argv, to);
+  };
+  const auto add = [&](CLI::App& app, const std::vector<std::string>&) {
+    std::vector<Subcommand> all{add_run(app, run)};
+    for (const ToolCommand& tool : kToolCommands) add_tool(app, tool.name);  // for --help
+    return all;
+  };
+  return program_main(argc, argv, add, runner, console);
 }
 
 }  // namespace r2bench

@@ -1,91 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// `r2bench run`: load everything, then run, judge, report and draw one scenario after the other.
+// `r2bench run` wherever the nodes live: on virtual NICs, on other hosts, or in the guest with soft RoCE.
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <functional>
-#include <ostream>
 
-#include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
 #include "harness/cli/guest_run.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/run_hosts.h"
+#include "harness/cli/run_parts.h"
 #include "harness/conformance/suite.h"
 #include "harness/fabric/rxe_fabric.h"
-#include "harness/fabric/shorter.h"
-#include "harness/fabric/slow_motion.h"
-#include "harness/real/change.h"
-#include "harness/real/real_faults.h"
-#include "harness/report/progress.h"
-#include "harness/report/run_folder.h"
-#include "harness/report/story.h"
-#include "harness/report/terminal.h"
 
 namespace r2bench {
 namespace {
-
-namespace fs = std::filesystem;
-
-RunFolder make_folder(const RunArguments& arguments, const Scenario& scenario, size_t count) {
-  if (arguments.out.empty()) return RunFolder::create_fresh(fs::path("results") / "runs", scenario.name);
-  return RunFolder::create(count == 1 ? fs::path(arguments.out) : fs::path(arguments.out) / scenario.name);
-}
-
-Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t count, const Runner& runner,
-                Cluster* cluster, const Console& console, const Signals& signals) {
-  RunFolder folder = make_folder(arguments, scenario, count);
-  if (!arguments.quiet) console.out << scenario.name << "  " << headline(scenario) << "\n" << std::flush;
-  ProgressPrinter printer(console.out, {console.live, console.colour, console.columns});
-  RunOptions options;
-  options.repeats = static_cast<size_t>(scenario.repeats);
-  options.seed = scenario.seed;
-  options.out_dir = folder.path().string();
-  options.bootstrap_port = arguments.port;
-  options.cluster = cluster;
-  options.allow_real_faults = arguments.allow_real_faults;
-  for (const auto& fault : scenario.faults)
-    if (fault.kind->outside)
-      console.out << "This run changes the machine: " << sample_change(fault).in_words() << "\n";
-  if (!arguments.quiet) {
-    options.progress = [&](const Progress& progress) {
-      printer.show(progress, std::chrono::steady_clock::now());
-    };
-  }
-  RunResult result = runner(scenario, options, signals.cancel());
-  printer.clear();
-
-  const Judged judged = judge(scenario, result);
-  const Report report{scenario, result, judged};
-  folder.write("scenario.yaml", scenario.source_text);
-  std::vector<std::string> files = folder.write_reports(report);
-  folder.keep();
-  std::string no_picture;
-  if (arguments.plot && !signals.cancel()) {
-    const auto reason = make_pictures((folder.path() / "result.json").string(), folder.path().string());
-    if (reason) {
-      no_picture = *reason;
-    } else {
-      files.insert(files.end(), {"timeline.png", "timeline.pdf"});
-    }
-  }
-  if (!arguments.quiet) console.out << "\n";
-  TerminalReporter({console.colour, console.columns}).write(report, console.out);
-  console.out << "Files:   " << folder.path().string() << "/  (";
-  for (size_t i = 0; i < files.size(); ++i) console.out << (i > 0 ? ", " : "") << files[i];
-  console.out << ")\n";
-  if (!no_picture.empty()) console.out << "No picture: " << no_picture << "\n";
-  console.out << std::flush;
-  return judged.verdict;
-}
-
-FabricKind kind_of(const std::string& name_of_kind) {
-  for (const FabricKind kind : {FabricKind::kVhca, FabricKind::kRxe, FabricKind::kVerbs, FabricKind::kNone})
-    if (name_of_kind == name(kind)) return kind;
-  throw UsageError("--fabric " + name_of_kind + ": choose vhca, rxe, verbs or none");
-}
 
 /// What the soft RoCE devices of this machine may send in all, measured now.
 uint64_t rxe_payload(const std::atomic<bool>& cancel) {
@@ -102,108 +31,15 @@ uint64_t rxe_payload(const std::atomic<bool>& cancel) {
   }
 }
 
-/// The fabric that the command line wants, and what a slow one makes of the scenario. `payload`: what a slow
-/// one may send in all, bits per second.
-void adapt(Scenario& scenario, const RunArguments& arguments, const std::function<uint64_t()>& payload) {
-  if (!arguments.fabric.empty()) {
-    scenario.fabric.kind = kind_of(arguments.fabric);
-    if (scenario.fabric.kind != FabricKind::kVhca && scenario.fabric.ports != VirtualPorts{})
-      throw UsageError("--fabric " + arguments.fabric + ": " + scenario.name +
-                       " sets the link layer, the ports or the MTU of virtual NICs; the NICs of " +
-                       arguments.fabric + " have fixed ones");
-    scenario.overrides["fabric.kind"] = arguments.fabric;
-  }
-  int factor = arguments.slow_motion;
-  if (factor == 0 && scenario.fabric.kind == FabricKind::kRxe) {
-    const uint64_t bits_per_s = payload();
-    factor = slow_motion_factor(scenario.fabric, bits_per_s, kRxeUnlimitedSlowMotion);
-    scenario.overrides["slow_motion.payload"] = faultinject::format_rate(bits_per_s);
-  }
-  try {
-    scenario = in_slow_motion(std::move(scenario), std::max(factor, 1));
-    int divisor = arguments.shorter;
-    if (divisor == 0 && scenario.fabric.kind == FabricKind::kRxe)
-      divisor = shorter_divisor(scenario, kRxeModeBudget);
-    scenario = shorter(std::move(scenario), std::max(divisor, 1));
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
-  }
-}
-
-/// What needs the user's leave is refused before anything runs, whichever of the scenarios it is in.
-void check_leave(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
-  for (const Scenario& scenario : scenarios) {
-    const std::string fabric = arguments.fabric.empty() ? name(scenario.fabric.kind) : arguments.fabric;
-    try {  // whether this is root is asked where it runs: a guest's user is
-      check_real_faults(scenario, fabric, arguments.allow_real_faults, true);
-    } catch (const FabricError& error) {
-      throw UsageError(scenario.name + ": " + error.what());
-    }
-  }
-}
-
-/// A failure outweighs a doubt, which outweighs a success.
-Verdict worse(Verdict a, Verdict b) {
-  const auto weight = [](Verdict v) { return v == Verdict::kFail ? 2 : v == Verdict::kUnknown ? 1 : 0; };
-  return weight(a) >= weight(b) ? a : b;
-}
-
-/// All that the command line names; throws ScenarioError with what is wrong in any of them.
-std::vector<Scenario> load_all(const RunArguments& arguments) {
-  std::vector<Scenario> scenarios;
-  std::vector<Problem> problems;
-  for (const std::string& named : arguments.scenarios) {
-    try {
-      for (Scenario& scenario : load_scenarios(find_scenario(named).string(), arguments.load))
-        scenarios.push_back(std::move(scenario));
-    } catch (const ScenarioError& error) {
-      problems.insert(problems.end(), error.problems().begin(), error.problems().end());
-    }
-  }
-  if (!problems.empty()) throw ScenarioError(std::move(problems));
-  return scenarios;
-}
-
-/// Whether soft RoCE is wanted, which this machine does not make itself.
-bool wants_guest(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
-  const bool rxe = std::any_of(scenarios.begin(), scenarios.end(), [&](const Scenario& scenario) {
-    return arguments.fabric.empty() ? scenario.fabric.kind == FabricKind::kRxe : arguments.fabric == "rxe";
-  });
-  return rxe && !rxe_is_here() && !arguments.dry_run && arguments.launcher == "local";
-}
-
-/// Each scenario's verdict, until one does not pass; fewer than `scenarios` where the rest was not run.
-using Verdicts = std::vector<std::pair<std::string, Verdict>>;
-Verdicts run_all(const RunArguments& arguments, const std::vector<Scenario>& scenarios, const Runner& runner,
-                 Cluster* cluster, const Console& console, const Signals& signals) {
-  Verdicts all;
-  for (const Scenario& scenario : scenarios) {
-    if (!all.empty()) console.out << "\n";
-    all.emplace_back(scenario.name,
-                     run_one(arguments, scenario, scenarios.size(), runner, cluster, console, signals));
-    if (signals.cancel()) break;
-    if (all.back().second != Verdict::kPass && !arguments.keep_going) break;
-  }
-  return all;
-}
-
-void print_all(const Verdicts& all, size_t scenarios, bool cancelled, const Console& console) {
-  if (scenarios < 2) return;
-  console.out << "\nAll:";
-  for (const auto& [scenario, its] : all) console.out << "  " << scenario << " " << name(its);
-  if (all.size() < scenarios)
-    console.out << "  (" << scenarios - all.size() << " not run"
-                << (cancelled ? "" : "; --keep-going runs them all the same") << ")";
-  console.out << "\n";
-}
-
 }  // namespace
 
 int run_command(const RunArguments& arguments, const Runner& runner, const Console& console) {
   if (const auto status = serve_instead(arguments, console)) return *status;
   std::vector<Scenario> scenarios = load_all(arguments);
   if (!arguments.dry_run) check_leave(arguments, scenarios);
-  if (wants_guest(arguments, scenarios)) return run_scenarios_in_guest(arguments, scenarios, console);
+  if (wants_rxe(arguments, scenarios) && !rxe_is_here() && !arguments.dry_run &&
+      arguments.launcher == "local")
+    return run_scenarios_in_guest(arguments, scenarios, console);
   const Signals signals;
   uint64_t measured = 0;
   const auto payload = [&] {
@@ -224,12 +60,7 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     if (signals.caught() == 0) throw;
     return kExitSignal + signals.caught();
   }
-  const Verdicts all = run_all(arguments, scenarios, runner, cluster.get(), console, signals);
-  print_all(all, scenarios.size(), signals.cancel(), console);
-  if (signals.caught() != 0) return kExitSignal + signals.caught();
-  Verdict verdict = Verdict::kPass;
-  for (const auto& [scenario, its] : all) verdict = worse(verdict, its);
-  return exit_code(verdict);
+  return run_scenarios(arguments, scenarios, runner, cluster.get(), console, signals);
 }
 
 }  // namespace r2bench

@@ -49,7 +49,7 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
                      std::to_string(options.most_hosts) + " nodes; name as many hosts or fewer");
   options.cancel = &cancel;
   try {
-    return std::make_unique<Cluster>(options);
+    return std::make_unique<LaunchedCluster>(options);
   } catch (const FabricError& error) {
     throw UsageError(error.what());
   }

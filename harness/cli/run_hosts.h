@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/cli/commands.h"
-#include "harness/hosts/cluster.h"
+#include "harness/hosts/launched_cluster.h"
 
 namespace r2bench {
 

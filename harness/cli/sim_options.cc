@@ -8,6 +8,7 @@
 
 #include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/subcommands.h"
 
 namespace r2bench {
 namespace {
@@ -77,7 +78,7 @@ r2ccl::collective::Job JobOptions::job() const {
 }
 
 void SimOptions::add_to(CLI::App& app) {
-  command = app.add_subcommand("sim", "Simulate AllReduce algorithms on nodes of different capacities");
+  command = add_tool(app, "sim");
   command->add_option("operation", operation, "The collective operation: allreduce")
       ->required()
       ->check(CLI::IsMember({"allreduce"}));

@@ -8,6 +8,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
+#include "harness/cli/pictures.h"
 #include "harness/cli/resources.h"
 #include "harness/report/against_scenario.h"
 #include "harness/report/consistency.h"
@@ -23,17 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPlotSeconds = 180;  // the first one builds matplotlib's font cache
 constexpr int kAllPlotsSeconds = 600;
-constexpr int kExitNoMatplotlib = 3;  // of plots/*.py
-
-std::string last_line(const std::string& text) {
-  const size_t end = text.find_last_not_of(" \n");
-  if (end == std::string::npos) return "";
-  const size_t start = text.rfind('\n', end);
-  return text.substr(start == std::string::npos ? 0 : start + 1,
-                     end - (start == std::string::npos ? 0 : start + 1) + 1);
-}
 
 /// "result.json:12: /runs/0/mode is …"
 std::vector<std::string> with_lines(const std::vector<Mismatch>& mismatches, const std::string& file,
@@ -110,23 +101,6 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
     }
   }
   return status;
-}
-
-std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder) {
-  const auto share = share_folder();
-  if (!share) return "plots/timeline.py is not found";
-  const auto python = find_python();
-  if (!python) return "python3 is not found; install python3-matplotlib";
-  const ProcessResult done = run_helper(
-      {python->string(), (*share / "plots" / "timeline.py").string(), "--out", out_folder, result_json},
-      kPlotSeconds);
-  if (done.exit_code == 0) return std::nullopt;
-  if (done.exit_code == kExitNoMatplotlib) {
-    return python->string() + " has no matplotlib; install python3-matplotlib, then: r2bench plot " +
-           result_json;
-  }
-  if (done.exit_code == 124) return "the plot script took longer than " + std::to_string(kPlotSeconds) + " s";
-  return "the plot script failed: " + last_line(done.output);
 }
 
 namespace {

@@ -9,7 +9,6 @@
 #include "harness/cli/compare_options.h"
 #include "harness/cli/doctor_options.h"
 #include "harness/cli/exec_command_options.h"
-#include "harness/cli/run_options.h"
 #include "harness/cli/sim_options.h"
 
 namespace r2bench {
@@ -24,19 +23,9 @@ Subcommand subcommand(const CLI::App* app, std::shared_ptr<Options> options, Run
           }};
 }
 
-Subcommand add_run(CLI::App& app) {
-  const auto options = std::make_shared<RunCommandOptions>();
-  options->add_to(app);
-  return subcommand(options->command, options,
-                    [](const RunCommandOptions& given, const Runner& runner, const Console& console) {
-                      return run_command(given.finished(), runner, console);
-                    });
-}
-
 Subcommand add_host_agent(CLI::App& app) {
   const auto launcher = std::make_shared<std::string>();
-  CLI::App* agent = app.add_subcommand("host-agent", "Run one host's part of a job; --launcher starts it")
-                        ->group("");  // for launchers only
+  CLI::App* agent = add_tool(app, "host-agent");
   agent->add_option("launcher", *launcher, "The launcher that started it: mpi, slurm or env")->required();
   return subcommand(agent, launcher, [](const std::string& given, const Runner&, const Console&) {
     return host_agent_command(given);
@@ -45,8 +34,7 @@ Subcommand add_host_agent(CLI::App& app) {
 
 Subcommand add_list(CLI::App& app) {
   const auto options = std::make_shared<ListOptions>();
-  CLI::App* list =
-      app.add_subcommand("list", "List the scenarios that come with the program, the faults, or the metrics");
+  CLI::App* list = add_tool(app, "list");
   CLI::Option* faults =
       list->add_flag("--faults", options->faults, "List the kinds of fault and their parameters instead");
   list->add_flag("--metrics", options->metrics, "List the metrics that a scenario can expect instead")
@@ -64,8 +52,7 @@ Subcommand add_explain(CLI::App& app) {
     PlanOptions plan;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* explain =
-      app.add_subcommand("explain", "Describe a scenario in sentences, or the plan of an AllReduce");
+  CLI::App* explain = add_tool(app, "explain");
   CLI::Option* explained = explain->add_option("scenario", options->files, "Scenario files or names");
   options->changes.add_to(*explain, "With a scenario");
   options->plan.add_to(*explain, "With --capacities");
@@ -81,7 +68,7 @@ Subcommand add_explain(CLI::App& app) {
 
 Subcommand add_validate(CLI::App& app) {
   const auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App* validate = app.add_subcommand("validate", "Check scenario files and result.json files");
+  CLI::App* validate = add_tool(app, "validate");
   validate->add_option("file", *files, "Scenarios (.yaml files or names) and results (.json files)")
       ->required();
   validate->footer("Exit status: 0 all files are valid, 64 one is not.");
@@ -98,7 +85,7 @@ Subcommand add_plot(CLI::App& app) {
     bool all = false, strict = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* plot = app.add_subcommand("plot", "Draw the timelines of runs, or all figures (PNG and PDF)");
+  CLI::App* plot = add_tool(app, "plot");
   CLI::Option* plotted =
       plot->add_option("result", options->results, "result.json files, or folders of runs");
   plot->add_option("--out", options->out,
@@ -125,7 +112,7 @@ Subcommand add_report(CLI::App& app) {
     std::string out;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* report = app.add_subcommand("report", "Make one HTML page of one or several results");
+  CLI::App* report = add_tool(app, "report");
   report->add_option("result", options->results, "result.json files, or folders of runs")->required();
   report->add_option("-o,--out", options->out,
                      "The page's file (default: report.html beside the first result)");
@@ -139,7 +126,7 @@ Subcommand add_trace(CLI::App& app) {
     std::string result, out;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* trace = app.add_subcommand("trace", "Make a Chrome/Perfetto trace of a run's event log");
+  CLI::App* trace = add_tool(app, "trace");
   trace->add_option("result", options->result, "A result.json, or the folder of a run")->required();
   trace->add_option("-o,--out", options->out, "The trace's file (default: trace.json beside the result)");
   return subcommand(trace, options, [](const Options& given, const Runner&, const Console& console) {
@@ -157,7 +144,7 @@ Subcommand add_doctor(CLI::App& app) {
 
 Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
   const auto arguments = std::make_shared<GuestArguments>();
-  CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
+  CLI::App* guest = add_tool(app, "guest");
   guest
       ->add_option(
           "--guests", arguments->guests,
@@ -187,8 +174,7 @@ Subcommand add_conformance(CLI::App& app) {
     bool no_faults = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* conformance =
-      app.add_subcommand("conformance", "Run the verbs conformance suite and write the table of deviations");
+  CLI::App* conformance = add_tool(app, "conformance");
   conformance
       ->add_option("--fabric", options->arguments.fabrics, "Fabrics, separated by commas (default: vhca,rxe)")
       ->delimiter(',')
@@ -211,8 +197,7 @@ Subcommand add_conformance(CLI::App& app) {
 
 Subcommand add_matrix(CLI::App& app) {
   const auto arguments = std::make_shared<MatrixArguments>();
-  CLI::App* matrix = app.add_subcommand(
-      "matrix", "Run the fault matrix: every kind of fault at every moment, as small jobs (cells)");
+  CLI::App* matrix = add_tool(app, "matrix");
   matrix
       ->add_option(
           "--only", arguments->only,
@@ -243,8 +228,7 @@ Subcommand add_export(CLI::App& app) {
     std::string format;  // there is one
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* export_results =
-      app.add_subcommand("export", "Write throughput results in another program's format");
+  CLI::App* export_results = add_tool(app, "export");
   export_results->add_option("result", options->arguments.results, "result.json files, or folders of runs")
       ->required();
   export_results
@@ -260,8 +244,7 @@ Subcommand add_export(CLI::App& app) {
 
 Subcommand add_env(CLI::App& app) {
   const auto mode = std::make_shared<std::string>("migrate");
-  CLI::App* env = app.add_subcommand(
-      "env", "Print the environment variables that make your own NCCL job load the plugin");
+  CLI::App* env = add_tool(app, "env");
   env->add_option("--mode", *mode, "The plugin's mode (default: migrate)")
       ->check(CLI::IsMember({"baseline", "migrate", "balance", "allreduce"}));
   env->footer("Example: eval \"$(r2bench env --mode balance)\"");
@@ -320,10 +303,10 @@ std::vector<Subcommand> add_comparisons(CLI::App& app) {
 
 }  // namespace
 
-std::vector<Subcommand> add_subcommands(CLI::App& app, const std::vector<std::string>& foreign) {
-  std::vector<Subcommand> all;  // in the order of --help
-  for (const auto add : {add_run, add_host_agent, add_list, add_explain, add_validate, add_plot, add_report,
-                         add_trace, add_doctor})
+std::vector<Subcommand> add_all_subcommands(CLI::App& app, const std::vector<std::string>& foreign) {
+  std::vector<Subcommand> all{add_run(app, run_command)};
+  for (const auto add :
+       {add_host_agent, add_list, add_explain, add_validate, add_plot, add_report, add_trace, add_doctor})
     all.push_back(add(app));
   all.push_back(add_guest(app, foreign));
   for (const auto add : {add_conformance, add_matrix, add_export, add_env}) all.push_back(add(app));
@@ -331,6 +314,10 @@ std::vector<Subcommand> add_subcommands(CLI::App& app, const std::vector<std::st
   for (const auto add : {add_inject, add_sim}) all.push_back(add(app));
   for (Subcommand& comparison : add_comparisons(app)) all.push_back(std::move(comparison));
   return all;
+}
+
+int r2bench_main(int argc, const char* const* argv, const Runner& runner, const Console& console) {
+  return program_main(argc, argv, add_all_subcommands, runner, console);
 }
 
 }  // namespace r2bench

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/cli/commands.h"
@@ -20,8 +22,27 @@ struct Subcommand {
   std::function<int(const Runner&, const Console&)> run;
 };
 
-/// Adds all of them to `app`. `foreign`: the words behind '--' of `exec` and `guest`, filled in before a
-/// subcommand runs; it must outlive them.
-std::vector<Subcommand> add_subcommands(CLI::App& app, const std::vector<std::string>& foreign);
+/// Adds a program's commands to `app`. `foreign`: the words behind '--' of `exec` and `guest`, filled in
+/// before a subcommand runs; it outlives them.
+using AddSubcommands =
+    std::function<std::vector<Subcommand>(CLI::App& app, const std::vector<std::string>& foreign)>;
+
+/// Parses the command line, runs the command, turns exceptions into exit codes.
+int program_main(int argc, const char* const* argv, const AddSubcommands& add, const Runner& runner,
+                 const Console& console);
+
+/// The words of `exec` or `guest` before its '--', and the program's own behind it; all words are ours for
+/// other commands.
+std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
+                                                                               const char* const* argv);
+
+/// Adds `run`. `run`: plain_run() or run_command().
+Subcommand add_run(CLI::App& app, std::function<int(const RunArguments&, const Runner&, const Console&)> run);
+
+/// All commands of r2bench-tools, in the order of --help.
+std::vector<Subcommand> add_all_subcommands(CLI::App& app, const std::vector<std::string>& foreign);
+
+/// Adds a command of tools_program.h, as it is named there.
+CLI::App* add_tool(CLI::App& app, const char* name);
 
 }  // namespace r2bench

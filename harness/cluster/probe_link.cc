@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "harness/base/json_text.h"
+
 extern char** environ;
 
 namespace r2bench {
@@ -69,7 +71,7 @@ nlohmann::json ProbeLink::ask(const nlohmann::json& request, std::chrono::second
   std::string why = sent ? "" : "it has ended";
   while (why.empty()) {
     if (const size_t end = pending_.find('\n'); end != std::string::npos) {
-      const auto answer = nlohmann::json::parse(pending_.substr(0, end), nullptr, false);
+      const auto answer = json_from(std::string_view(pending_).substr(0, end), false);
       pending_.erase(0, end + 1);
       if (!answer.is_discarded()) return answer;
       continue;  // a login script that greets

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "faultinject/control/board_host.h"
+#include "harness/base/json_text.h"
 #include "harness/conformance/strike.h"
 #include "harness/fabric/device_fabric.h"
 #include "harness/fabric/rxe_fabric.h"
@@ -171,7 +172,7 @@ class Suite {
     const std::string text = content(json.fd);
     if (!status) return {{"broken", cancel_ ? "cancelled" : "it did not end"}};
     try {
-      return nlohmann::json::parse(text);
+      return json_from(text);
     } catch (const nlohmann::json::exception&) {
       const std::string output = content(said.fd);
       return {{"broken",

@@ -22,8 +22,8 @@ struct RankPlan {
   std::string program;                           ///< its name in the build's folder of programs
   std::map<std::string, std::string> variables;  ///< on top of the host's environment and the fabric's
   std::vector<std::string> removed;  ///< variables of the host's environment that it must not have
-  nlohmann::json config;                         ///< the first message to it
-  std::string log;                               ///< file of its output, within the run's folder
+  nlohmann::json config;             ///< the first message to it
+  std::string log;                   ///< file of its output, within the run's folder
 };
 
 struct HostPlan {
@@ -45,5 +45,9 @@ struct HostPlan {
   /// Throws nlohmann::json::exception.
   static HostPlan from_json(const nlohmann::json& json);
 };
+
+/// `nodes` dealt out to `hosts` in blocks, in order; the first ones get one more where it does not come out
+/// even.
+std::vector<NodesHere> nodes_of_hosts(int nodes, int hosts);
 
 }  // namespace r2bench

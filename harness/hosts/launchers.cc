@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "faultinject/plan/joined.h"
-#include "harness/hosts/cluster.h"
 #include "harness/hosts/host_agent.h"
+#include "harness/hosts/launched_cluster.h"
 
 namespace r2bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "harness/hosts/cluster.h"
+#include "harness/hosts/launched_cluster.h"
 
 namespace r2bench {
 namespace {

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "harness/base/json_text.h"
+
 namespace r2bench {
 namespace {
 constexpr size_t kMaxFrame = 4u << 20;
@@ -66,8 +68,7 @@ std::optional<nlohmann::json> MessageSocket::receive(std::chrono::milliseconds w
         return std::nullopt;
       }
       if (buffer_.size() >= sizeof(length) + length) {
-        auto message = nlohmann::json::parse(buffer_.begin() + sizeof(length),
-                                             buffer_.begin() + sizeof(length) + length, nullptr, false);
+        auto message = json_from(std::string_view(buffer_).substr(sizeof(length), length), false);
         buffer_.erase(0, sizeof(length) + length);
         if (message.is_discarded()) {
           close();

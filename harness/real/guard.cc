@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "harness/base/json_text.h"
 #include "harness/real/shell.h"
 #include "harness/real/undo_list.h"
 #include "r2ccl/base/clock.h"
@@ -184,12 +185,12 @@ void serve(int socket, Guard& guard) {
     for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
       nlohmann::json answer;
       try {
-        answer = guard.carry_out(nlohmann::json::parse(pending.substr(0, end)));
+        answer = guard.carry_out(json_from(std::string_view(pending).substr(0, end)));
       } catch (const std::exception& error) {
         fprintf(stderr, "r2bench-real-guard: %s\n", error.what());
         answer = answer_without_request("nothing", false, error.what());
       }
-      const std::string line = answer.dump() + "\n";
+      const std::string line = json_text(answer) + "\n";
       if (write(socket, line.data(), line.size()) < 0) break;  // the end of the socket is seen by read()
     }
   }
@@ -202,7 +203,7 @@ int guard_main(int socket, const std::string& folder, const std::string& name) {
   [[maybe_unused]] const int moved = chdir("/");
   fcntl(socket, F_SETFD, FD_CLOEXEC);  // a command that lingers must not hide the end of this process
   const auto tell_owner = [&](const char* did, bool ok, const std::string& said) {
-    const std::string line = answer_without_request(did, ok, said).dump() + "\n";
+    const std::string line = json_text(answer_without_request(did, ok, said)) + "\n";
     return write(socket, line.data(), line.size());
   };
   std::optional<UndoList> list;

@@ -14,6 +14,8 @@
 #include <csignal>
 #include <system_error>
 
+#include "harness/base/json_text.h"
+
 extern char** environ;
 
 namespace r2bench {
@@ -108,7 +110,7 @@ std::string GuardLink::not_ready() {
       return program_ + (ready == 0 ? " does not answer" : " ended at once");
     line += byte;
   }
-  const auto json = nlohmann::json::parse(line);
+  const auto json = json_from(line);
   return json.at("ok") ? "" : json.at("said").get<std::string>();
 }
 
@@ -140,7 +142,7 @@ void GuardLink::take_over() {
   pending_.clear();
   for (nlohmann::json& request : unanswered_) {
     request["again"] = true;
-    const std::string line = request.dump() + "\n";
+    const std::string line = json_text(request) + "\n";
     (void)!::send(socket_, line.data(), line.size(), MSG_NOSIGNAL);  // a lost one is seen by answers()
   }
 }
@@ -148,7 +150,7 @@ void GuardLink::take_over() {
 void GuardLink::send(const nlohmann::json& request) {
   if (lost_) return;
   unanswered_.push_back(request);
-  const std::string line = request.dump() + "\n";
+  const std::string line = json_text(request) + "\n";
   for (size_t at = 0; at < line.size();) {
     const ssize_t n = ::send(socket_, line.data() + at, line.size() - at, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
@@ -175,7 +177,7 @@ std::vector<GuardAnswer> GuardLink::answers() {
   }
   std::vector<GuardAnswer> answers;
   for (size_t end; (end = pending_.find('\n')) != std::string::npos; pending_.erase(0, end + 1)) {
-    const auto json = nlohmann::json::parse(pending_.substr(0, end));
+    const auto json = json_from(std::string_view(pending_).substr(0, end));
     const uint64_t id = json.at("id");
     answers.push_back({id, json.at("did") == "undo", json.at("ok"), json.at("time_ns"), json.at("said")});
     const auto asked = std::find_if(unanswered_.begin(), unanswered_.end(),

@@ -9,9 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
+#include "harness/base/json_text.h"
 #include "harness/real/guard.h"
 
 namespace r2bench {
@@ -84,7 +86,7 @@ void UndoList::read_file() {
   if (!is_ours_alone(path_, S_IFREG)) fail(path_, "somebody else has written it");
   std::ifstream file(path_);
   try {
-    const auto json = nlohmann::json::parse(file);
+    const auto json = json_from(std::string(std::istreambuf_iterator<char>(file), {}));
     json.at("network").get_to(network_);
     for (const auto& each : json.at("changes")) changes_[each.at("id")] = each.at("change").get<Change>();
   } catch (const nlohmann::json::exception& error) {
@@ -97,7 +99,8 @@ bool UndoList::made_here() const { return network_ == network_namespace(); }
 void UndoList::write_file() const {
   nlohmann::json json = {{"network", network_}, {"changes", nlohmann::json::array()}};
   for (const auto& [id, change] : changes_) json["changes"].push_back({{"id", id}, {"change", change}});
-  const std::string text = json.dump(1) + "\n", fresh = fs::path(path_).replace_extension(".new").string();
+  const std::string text = json_text(json, 1) + "\n",
+                    fresh = fs::path(path_).replace_extension(".new").string();
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) fail(fresh, strerror(errno));
   const bool written = write(fd, text.data(), text.size()) == ssize_t(text.size());

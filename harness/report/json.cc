@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 
+#include "harness/base/json_text.h"
 #include "harness/judge/fault_times.h"
 #include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
@@ -208,7 +209,7 @@ OrderedJson ranks_of(const ModeResult& mode) {
           {"exit_code",
            rank.command->exit_code >= 0 ? OrderedJson(rank.command->exit_code) : OrderedJson(nullptr)},
           {"signal", rank.command->signal},
-          {"printed", OrderedJson::parse(rank.command->printed)}};
+          {"printed", OrderedJson(json_from(rank.command->printed))}};
     if (rank.renewal)
       ranks.back()["renewal"] = {{"iteration", rank.renewal->iteration},
                                  {"operation_open", rank.renewal->operation_open},

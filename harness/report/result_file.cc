@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "harness/base/json_text.h"
 #include "harness/report/json.h"
 #include "harness/report/schema.h"
 
@@ -30,7 +31,7 @@ nlohmann::json parse_json(const std::string& text, const std::string& where, siz
   const size_t last = text.find_last_not_of(" \t\r\n");
   if (last == std::string::npos) throw InputError(where + ": is empty" + kCopyAgain);
   try {
-    return nlohmann::json::parse(text);
+    return json_from(text);
   } catch (const nlohmann::json::parse_error& error) {
     const size_t byte = error.byte > 0 ? error.byte - 1 : 0;
     // A parser that wants more than there is stands behind the last character.

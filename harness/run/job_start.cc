@@ -69,10 +69,7 @@ void Job::start_ranks() {
 void Job::take_hosts() {
   const Fabric& shape = scenario_.fabric;
   if (options_.cluster) {
-    for (RemoteHost* host : options_.cluster->hosts()) {
-      host->log_into(options_.out_dir);
-      hosts_.push_back(host);
-    }
+    hosts_ = options_.cluster->hosts(options_.out_dir);
   } else {
     local_ = std::make_unique<LocalHost>(paths_.bin_dir, paths_.lib_dir, options_.out_dir);
     hosts_.push_back(local_.get());

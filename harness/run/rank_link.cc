@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "harness/base/json_text.h"
+
 namespace r2bench {
 
 size_t RankLink::poll() {
@@ -39,7 +41,7 @@ void RankLink::take(const nlohmann::json& message) {
     if (begun || iteration) printed.push_back({message.value("time_ns", uint64_t{0}), begun, iteration});
   } else if (type == "command_ended") {
     command = CommandResult{message.value("exit_code", -1), message.value("signal", 0),
-                            message.value("printed", nlohmann::json::object()).dump()};
+                            json_text(message.value("printed", nlohmann::json::object()))};
     command_ended_ns = message.value("time_ns", uint64_t{0});
   } else if (type == "renewed") {
     renewal = RenewalResult{message.value("iteration", uint64_t{0}), message.value("operation_open", false),

@@ -64,7 +64,7 @@ def runner_killed(job):
 
 
 def agent_killed(job):
-    agents = [pid for pid in job.of(f"host-agent {job.launcher}", "h1") if executable(pid).endswith("/r2bench")]
+    agents = [pid for pid in job.of(f"host-agent {job.launcher}", "h1") if executable(pid).endswith("/r2bench-tools")]
     os.kill(the_one(agents, "the agent"), signal.SIGKILL)
     status, output = job.end()
     if status != 1 or "host h1 is gone" not in job.error():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/hosts/cluster.h"
+#include "harness/hosts/launched_cluster.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -47,18 +47,7 @@ bool ends_within(Process& process, milliseconds wait) {
 
 }  // namespace
 
-std::vector<NodesHere> nodes_of_hosts(int nodes, int hosts) {
-  std::vector<NodesHere> parts;
-  int next = 0;
-  for (int h = 0; h < hosts; ++h) {
-    const int count = nodes / hosts + (h < nodes % hosts ? 1 : 0);
-    parts.push_back({next, count, {}});
-    next += count;
-  }
-  return parts;
-}
-
-Cluster::Cluster(const ClusterOptions& options) : launcher_name_(name(options.launcher)) {
+LaunchedCluster::LaunchedCluster(const ClusterOptions& options) : launcher_name_(name(options.launcher)) {
   const char* secret = std::getenv(kSecretVariable);
   if (options.launcher == Launcher::kEnv) {
     if (!secret || std::strlen(secret) < kLeastSecret)
@@ -83,7 +72,7 @@ Cluster::Cluster(const ClusterOptions& options) : launcher_name_(name(options.la
   wait_for_agents(options);
 }
 
-void Cluster::start_launcher(const ClusterOptions& options) {
+void LaunchedCluster::start_launcher(const ClusterOptions& options) {
   ProcessSpec spec;
   const std::vector<std::string> command = launcher_command(options);
   spec.program = command[0];
@@ -109,7 +98,7 @@ void Cluster::start_launcher(const ClusterOptions& options) {
   output_->start();
 }
 
-std::string Cluster::launcher_output() const {
+std::string LaunchedCluster::launcher_output() const {
   std::string said(16384, '\0');
   const ssize_t n = pread(launcher_said_, said.data(), said.size(), 0);
   said.resize(n > 0 ? size_t(n) : 0);
@@ -123,7 +112,7 @@ std::string Cluster::launcher_output() const {
   return text;
 }
 
-void Cluster::fail(const std::string& what) {
+void LaunchedCluster::fail(const std::string& what) {
   std::string text = what;
   for (const std::string& refused : rendezvous_->refused()) text += "; " + refused;
   if (launcher_) launcher_->signal(SIGTERM);
@@ -134,7 +123,7 @@ void Cluster::fail(const std::string& what) {
   throw FabricError(text + (said.empty() ? "" : ". It said:" + said));
 }
 
-void Cluster::wait_for_agents(const ClusterOptions& options) {
+void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
   auto deadline = steady_clock::now() + kAgentsBound;
   size_t expected = 0;
   while (expected == 0 || hosts_.size() < expected) {
@@ -167,26 +156,29 @@ void Cluster::wait_for_agents(const ClusterOptions& options) {
             [](const auto& a, const auto& b) { return a->facts().order < b->facts().order; });
 }
 
-std::vector<RemoteHost*> Cluster::hosts() const {
-  std::vector<RemoteHost*> hosts;
-  for (const auto& host : hosts_) hosts.push_back(host.get());
+std::vector<Host*> LaunchedCluster::hosts(const std::string& log_folder) {
+  std::vector<Host*> hosts;
+  for (const auto& host : hosts_) {
+    host->log_into(log_folder);
+    hosts.push_back(host.get());
+  }
   return hosts;
 }
 
-std::optional<std::string> Cluster::failure() {
+std::optional<std::string> LaunchedCluster::failure() {
   const auto how = launcher_->ended();
   if (!how) return std::nullopt;
   return "the launcher (" + launcher_name_ + ") " + end_of(*how);
 }
 
-Cluster::~Cluster() {
+LaunchedCluster::~LaunchedCluster() {
   hosts_.clear();  // each agent is told to end, or sees that its runner is gone
   end_launcher();
   output_.reset();
   if (launcher_said_ >= 0) close(launcher_said_);
 }
 
-void Cluster::end_launcher() {
+void LaunchedCluster::end_launcher() {
   if (!launcher_ || ends_within(*launcher_, kEndBound)) return;
   launcher_->signal(SIGTERM);
   ends_within(*launcher_, kTermBound);  // then it is killed

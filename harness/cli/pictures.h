@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pictures of a run, which plots/*.py draw.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace r2bench {
+
+inline constexpr int kExitNoMatplotlib = 3;  ///< of plots/*.py
+
+/// Makes the pictures of one run; what kept it from doing so, or nothing.
+std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder);
+
+std::string last_line(const std::string& text);
+
+}  // namespace r2bench
