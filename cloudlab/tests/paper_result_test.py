@@ -19,7 +19,8 @@ class PaperResultTest(unittest.TestCase):
             result = json.load(file)
         change(result)
         with tempfile.TemporaryDirectory() as paper:
-            for name, content in (("reference/nic_down/result.json", json.dumps(result).encode()), ("figures/timeline.pdf", figure), ("logs/figures.log", b"why not\n")):
+            files = {"reference/nic_down/result.json": json.dumps(result).encode(), "figures/timeline.pdf": figure, "logs/figures.log": b"why not\n"}
+            for name, content in files.items():
                 if content is None:
                     continue
                 path = os.path.join(paper, name)
