@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "..", "results")
@@ -274,6 +275,25 @@ class Drawn(unittest.TestCase):
             counted = [text.get_text() for text in axes.texts]
             self.assertEqual(sum(int(of) - int(holds) for holds, of in (text.split("/") for text in counted)), sum(cell["verdict"] in ("fail", "missed") for cell in table))
         self.assertIn("evidence: emulated", text_of(figure))
+
+
+class OldPillow(unittest.TestCase):
+    def test_figures_are_saved_by_a_pillow_that_has_no_image_dither(self):
+        """Ubuntu 22.04 has Pillow 9.0.1; the name came with 9.1."""
+        import matplotlib.pyplot as plt
+        import PIL.Image
+
+        class Older:
+            def __getattr__(self, name):
+                if name == "Dither":
+                    raise AttributeError(name)
+                return getattr(newer, name)
+        newer = PIL.Image
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(PIL, "Image", new=Older()):
+            figure, _ = plt.subplots()
+            style.save(figure, folder, "some")
+            plt.close(figure)
+            self.assertEqual(sorted(os.listdir(folder)), ["some.pdf", "some.png"])
 
 
 class Program(unittest.TestCase):

@@ -129,7 +129,8 @@ def _save_png(figure, path, source):
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     with Image.open(drawn) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
+        # 0: Image.Dither.NONE, a name that Pillow before 9.1 (Ubuntu 22.04) does not have.
+        image.convert("RGB").quantize(256, dither=0).save(path, optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
 
 
 def save(figure, folder, name, source=None):

@@ -60,7 +60,10 @@ trap cleanup EXIT
 also=ca-certificates,git,sudo
 [[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || also+=,ccache,libgtest-dev,libbenchmark-dev  # the folder was configured with them
 # gpgv beside apt checks what set-up installs; ca-certificates and git are part of CloudLab's images.
-debootstrap --variant=minbase --include="$also" --components="$components" --keyring="$keyring" "$suite" "$root" "$mirror" >"$folder/debootstrap.log" 2>&1 ||
+script=()
+[[ $system != ubuntu || -e /usr/share/debootstrap/scripts/$suite ]] || script=(gutsy)  # an older debootstrap: all of Ubuntu's are this one
+debootstrap --variant=minbase --include="$also" --components="$components" --keyring="$keyring" "$suite" "$root" "$mirror" "${script[@]}" \
+  >"$folder/debootstrap.log" 2>&1 ||
   { tail -n 3 "$folder/debootstrap.log"; skip "debootstrap cannot make $suite from $mirror"; }
 if [[ $system == ubuntu ]]; then
   printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates" >"$root/etc/apt/sources.list"

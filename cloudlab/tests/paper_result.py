@@ -18,10 +18,14 @@ def fail(why):
     sys.exit(1)
 
 
+def logs(paper):
+    return "".join(path.read_text()[-4000:] for path in sorted(paper.glob("logs/*")))
+
+
 def look_at_nic_down(paper, kind, evidence, hosts=None):
     """`hosts`: (name, first node, nodes) of each, where there are several. Ends the program where something is wrong."""
     if not (paper / "reference/nic_down/result.json").exists():
-        fail("nic_down left no result:\n" + "".join(path.read_text()[-4000:] for path in sorted(paper.glob("logs/*"))))
+        fail("nic_down left no result:\n" + logs(paper))
     result = json.loads((paper / "reference/nic_down/result.json").read_text())
     if (result["fabric"]["kind"], result["evidence"]) != (kind, evidence):
         fail(f"fabric {result['fabric']['kind']}, evidence {result['evidence']}")
@@ -38,8 +42,9 @@ def look_at_nic_down(paper, kind, evidence, hosts=None):
     for each in missed:
         if not any(word in each["name"] for word in OF_TIME):
             fail(f"{each['name']} is {each['got']}, not {each['wanted']}\n{each['detail']}")
-    if (paper / "figures/timeline.pdf").read_bytes()[:4] != b"%PDF":
-        fail("there is no figure")
+    figure = paper / "figures/timeline.pdf"
+    if not figure.exists() or figure.read_bytes()[:4] != b"%PDF":
+        fail("there is no figure:\n" + logs(paper))
     count = len(result["expectations"])
     print(f"nic_down: {dict(outcomes)}, {count - len(missed)} of {count} expectations met, its figure is there")
     for each in missed:

@@ -14,11 +14,15 @@ SAMPLE = os.path.join(HERE, "../../results/reference/nic_down/result.json")
 
 class PaperResultTest(unittest.TestCase):
     def look(self, change, figure=b"%PDF-1.4"):
+        """`figure`: None where it was not drawn."""
         with open(SAMPLE, encoding="utf-8") as file:
             result = json.load(file)
         change(result)
         with tempfile.TemporaryDirectory() as paper:
-            for name, content in (("reference/nic_down/result.json", json.dumps(result).encode()), ("figures/timeline.pdf", figure)):
+            files = {"reference/nic_down/result.json": json.dumps(result).encode(), "figures/timeline.pdf": figure, "logs/figures.log": b"why not\n"}
+            for name, content in files.items():
+                if content is None:
+                    continue
                 path = os.path.join(paper, name)
                 os.makedirs(os.path.dirname(path))
                 with open(path, "wb") as file:
@@ -53,6 +57,12 @@ class PaperResultTest(unittest.TestCase):
         self.assertEqual(self.look(lambda result: result.update(expectations=[]))[0], 1)
         self.assertEqual(self.look(lambda result: result.update(evidence="rxe"))[0], 1)
         self.assertEqual(self.look(lambda result: None, figure=b"no figure")[0], 1)
+
+    def test_a_figure_that_was_not_drawn_is_said_with_the_reason(self):
+        status, said = self.look(lambda result: None, figure=None)
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: there is no figure", said)
+        self.assertIn("why not", said)
 
 
 if __name__ == "__main__":

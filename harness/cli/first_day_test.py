@@ -18,7 +18,7 @@ r2bench = None
 UNVERIFIED = {
     "harness/real/README.md": {"`real_ovs_drop` has not run": "real_ovs_drop real_switch_port real_pcie_remove",
                                "the same name after a rescan": "real_pcie_remove", "unmanaged switch": "real_link_down"},
-    "harness/hosts/README.md": {"srun was run with network namespaces only": "preflight slurm"},
+    "harness/hosts/README.md": {"srun was run with network namespaces and two guests only": "preflight slurm"},
     "harness/cluster/README.md": {"has run on soft RoCE only": "preflight pci"},
     "cloudlab/README.md": {"the portal's geni-lib": "portal", "root may log in": "portal", "`dcb maxrate`": "rate_limit",
                            "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests"},

@@ -202,7 +202,7 @@ class Recheck {
     if (!percentile) return false;
     const RunResult read = result_of(result_);
     return std::any_of(read.modes.begin(), read.modes.end(), [&](const ModeResult& mode) {
-      return mode.mode == run.at("mode") && !unknown_times(mode, percentile->family).empty();
+      return Json(mode.mode) == run.at("mode") && !unknown_times(mode, percentile->family).empty();
     });
   }
 
@@ -220,7 +220,7 @@ class Recheck {
     const RunResult read = result_of(result_);
     const Json& wanted = expectation.at("wanted_value");
     for (const ModeResult& mode : read.modes) {
-      if (!scenario || mode.mode != run.at("mode") || !wanted.is_number()) continue;
+      if (!scenario || Json(mode.mode) != run.at("mode") || !wanted.is_number()) continue;
       const Value value = metric.value({*scenario, read, mode});
       bool slowed = false;
       const Condition condition =

@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "hosts" / "tests"))
@@ -147,21 +148,31 @@ def verbs(r2bench, scenarios):
         print("verbs: nic_down survived on soft RoCE as the fabric verbs; its evidence is rxe")
 
 
-# What a first day runs by itself, up to the black hole, and the AllReduce of four nodes; without false_alarms and balance, whose
-# faults have times of their own that slow motion makes minutes of.
-FIRST_DAY = ("preflight", "topology", "pci", "conformance", "conformance_faults", "no_fault", "qp_error", "nic_down", "silent_port_down", "blackhole",
-             "allreduce")
-LEFT = ("false_alarms", "balance", "traffic_class")
+# What a first day runs by itself, up to the black hole, the AllReduce of four nodes, and the real loss of a link; without false_alarms
+# and balance, whose faults have times of their own that slow motion makes minutes of, and without what a person does.
+WITHOUT_FAULTS = ("preflight", "topology", "pci", "conformance", "conformance_faults", "no_fault")
+WITH_FAULTS = ("qp_error", "nic_down", "silent_port_down", "blackhole", "allreduce")
+FIRST_DAY = (*WITHOUT_FAULTS, *WITH_FAULTS, "real_link_down")
+LEFT = ("false_alarms", "balance", "traffic_class", "slurm", "rate_limit", "real_switch_port", "real_pcie_remove", "portal", "reboot")
+SLOWLY = "--slow-motion 64 --shorter 10 --set workload.bytes=1MiB --set env.NCCL_IB_RETRY_CNT=6"
+# Forty pairs of jobs, as no_fault has them, take hours in emulation; what is lost for real comes back after a time of its own.
+PAIRS = SLOWLY + " --set pairs=2"
+REAL = "--slow-motion 8 --set workload.bytes=2MiB --set workload.iters=60 --set faults.0.at.iter=15 --set faults.0.for=500ms"
 
 
 def first_day(r2bench, _scenarios):
-    """`doctor --first-day --run` where the devices are soft RoCE: what a person meets on the first day, in that order."""
+    """`doctor --first-day --run` where the devices are soft RoCE: what a person meets on the first day, in that order, to its end."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "first_day")
         command = f"'{r2bench}' doctor --first-day --out '{out}'"
-        script = "; ".join(f"{command} --skip {step} >/dev/null" for step in LEFT)
-        words = "--slow-motion 64 --shorter 10 --set workload.bytes=1MiB --set env.NCCL_IB_RETRY_CNT=6"
-        status, text = call(r2bench, "guest", "--nics", "4", "--write", folder, "--", "sh", "-c", f"{script}; {command} --run --run-options '{words}'")
+        script = "; ".join([*[f"{command} --skip {step} >/dev/null" for step in (*LEFT, *WITH_FAULTS, "real_link_down")],
+                            f"{command} --run --run-options '{PAIRS}'",
+                            *[f"{command} --again {step} >/dev/null" for step in WITH_FAULTS],
+                            f"{command} --run --run-options '{SLOWLY}'",
+                            f"{command} --again real_link_down >/dev/null",
+                            f"{command} --run --run-options '{REAL}'; echo \"without permission: $?\"",
+                            f"{command} --run --allow-real-faults --run-options '{REAL}'"])
+        status, text = call(r2bench, "guest", "--nics", "4", "--write", folder, "--", "sh", "-c", script)
         steps = {}
         for line in (pathlib.Path(out) / "steps.jsonl").read_text().splitlines():
             entry = json.loads(line)
@@ -184,9 +195,47 @@ def first_day(r2bench, _scenarios):
                     fail(f"{step}, {run['mode']}: {run['outcome']}, {run['metrics']['correctness']}, {run.get('error')}")
             if any(result["evidence"] != "rxe" for result in results):
                 fail(f"{step}: evidence {[result['evidence'] for result in results]}")
-        if any(step in steps for step in ("rate_limit", "real_link_down")):
-            fail(f"steps that nobody asked for were done: {sorted(steps)}")
+        if "waits: it changes this machine: --allow-real-faults" not in text or "without permission: 1" not in text:
+            fail(f"real_link_down did not wait for its permission:\n{text}")
+        check_real_faults("real_link_down", pathlib.Path(out) / "real_link_down")
+        check_what_is_sent(r2bench, folder, status, text)
         print("first_day: " + ", ".join(FIRST_DAY))
+
+
+def check_real_faults(name, folder):
+    """A link was lost by injection and for real, and the second was put back."""
+    faults = [fault for path in sorted(folder.rglob("result.json")) for run in json.loads(path.read_text())["runs"] for fault in run["faults"]]
+    if sorted(fault["kind"] for fault in faults) != ["port_down", "real_link_down"] or not all(fault["witnessed"] for fault in faults):
+        fail(f"{name}: other faults, or not witnessed: {faults}")
+    if "put_back" not in [event.get("event") for event in events_of(folder)]:
+        fail(f"{name} was not put back")
+
+
+def check_what_is_sent(r2bench, folder, status, text):
+    """The last words are a command, whose archive has what the page says of each step."""
+    told = text.split("All steps are done. Send back: ")
+    if status != 0 or len(told) < 2:
+        fail(f"the first day has not come to its end ({status}):\n{text}")
+    command = told[-1].splitlines()[0].strip()
+    subprocess.run(command, shell=True, check=True, cwd=folder, stderr=subprocess.DEVNULL)
+    with tarfile.open(os.path.join(folder, "first_day.tar.gz")) as archive:
+        names = [name.split("first_day/", 1)[1] for name in archive.getnames() if "first_day/" in name]
+    page = subprocess.run([r2bench, "doctor", "--first-day", "--markdown"], check=True, capture_output=True, text=True).stdout
+    if "steps.jsonl" not in names:
+        fail(f"the archive has no list of the steps: {names}")
+    for section in page.split("\n## ")[1:]:
+        step = section.split("\n")[0].split(". ")[1]
+        wanted = " ".join(section.split("* Send back: ")[1].split("\n* ")[0].split("```")[0].split())
+        if step not in FIRST_DAY or step == "pci":
+            continue
+        files = [name for name in names if name.startswith(step + "/")]
+        for file in ("cluster.json", "table.md", "result.json", "events.jsonl"):
+            word = "the table" if file == "table.md" else file
+            if word in wanted and not any(name.endswith("/" + file) for name in files):
+                fail(f"{step}: '{wanted}' is to be sent back, and the archive has {files}")
+        if f"{step}.log" not in names:
+            fail(f"{step}: its log is not in the archive: {names}")
+    print(f"    sent back: {len(names)} files, by '{command.split(' /')[0]} …'")
 
 
 def main():

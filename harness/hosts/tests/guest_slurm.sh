@@ -6,7 +6,7 @@
 #   guest_slurm.sh FOLDER COMMAND…   FOLDER: both guests' own, with slurm.conf and munge.key; no COMMAND: serves until the other has ended
 folder=$1
 shift
-here=/run/slurm PATIENCE=300
+here=/run/slurm PATIENCE=300 slurmd=
 export SLURM_CONF=$here/slurm.conf PATH="$PATH:/usr/sbin:/sbin"
 name=$(cat /proc/sys/kernel/hostname)
 
@@ -16,18 +16,20 @@ fail() {
   exit 70
 }
 wait_for() {  # WHAT COMMAND…
-  what=$1 left=$PATIENCE
+  what=$1 end=$(($(date +%s) + PATIENCE))
   shift
   until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "$what: not within $PATIENCE s"
+    [ -z "$slurmd" ] || kill -0 "$slurmd" 2>/dev/null || fail 'slurmd has ended'
+    [ "$(date +%s)" -lt $end ] || fail "$what: not within $PATIENCE s"
     sleep 1
   done
 }
 
 mkdir -p $here/state "$here/spool-$name"
-# slurmd does not start without cgroups, though nothing here uses them.
-mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/freezer && mount -t cgroup -o freezer cgroup /sys/fs/cgroup/freezer || fail 'cgroups'
+# slurmd does not start without cgroups, though nothing here uses them. It tells their version by systemd's hierarchy.
+mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/freezer /sys/fs/cgroup/systemd &&
+  mount -t cgroup -o freezer cgroup /sys/fs/cgroup/freezer &&
+  mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd || fail 'cgroups'
 cp "$folder/slurm.conf" "$folder/munge.key" $here || fail 'no configuration'
 chmod 400 $here/munge.key
 munged --force --key-file=$here/munge.key --socket=$here/munge.socket --pid-file=$here/munged.pid --log-file=$here/munged.log \
@@ -35,6 +37,7 @@ munged --force --key-file=$here/munge.key --socket=$here/munge.socket --pid-file
 wait_for 'munged listens' test -S $here/munge.socket
 if [ $# -gt 0 ]; then slurmctld -D >$here/slurmctld.said.log 2>&1 & fi
 slurmd -D -N "$name" >$here/slurmd.said.log 2>&1 &
+slurmd=$!
 if [ $# -eq 0 ]; then
   PATIENCE=3600
   wait_for 'the first guest has ended' test -e "$folder/ended"

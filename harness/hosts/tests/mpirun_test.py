@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nic_down, blackhole and k_of_8_nics (k = 1, 3 and 7) over mpirun on two hosts end as on one machine.
+"""nic_down, blackhole and k_of_8_nics (k = 1, 3 and 7) over mpirun on two hosts end as on one machine. Faults that are armed while the
+job runs strike on the host of their target.
 
     mpirun_test.py R2BENCH
 """
@@ -11,6 +12,8 @@ import subprocess
 import sys
 
 import recorder
+from cleanup_test import Job
+from late_arm import armed_late
 from namespaces import Hosts, fail, need
 
 # Rates that a busy machine holds, and bounds that it keeps: what is shown is that several hosts make no difference.
@@ -73,6 +76,11 @@ def main():
     with Hosts(2) as hosts:
         as_on_one_machine(r2bench, hosts, "mpi", lambda scenario, out: run(
             r2bench, scenario, out, hosts.enter("h0"), ["--launcher", "mpi", "--hosts", "h0,h1"], hosts.environment()))
+        recorder.begin("emulated", hosts.in_words(), "mpi", "armed_late")
+        armed_late(r2bench, Job(r2bench, hosts, hosts.folder / "armed_late"))
+        hosts.expect_nobody("after armed_late")
+        recorder.passed()
+        print("armed_late: three faults struck where they should")
 
 
 def as_on_one_machine(r2bench, hosts, launcher, on_hosts, daemons=(), texts=ALL):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """nic_down, blackhole and k_of_8_nics over srun on two hosts of a real Slurm end as on one machine; and what is left
-after a killed srun, runner or agent, after Ctrl-C and SIGTERM, after scancel, and after a host falls silent.
+after a killed srun, runner or agent, after Ctrl-C and SIGTERM, after scancel, and after a host falls silent. Faults that are armed
+while the job runs strike on the host of their target.
 
     slurm_test.py R2BENCH
 """
@@ -13,6 +14,7 @@ import sys
 
 import recorder
 from cleanup_test import Job, agent_killed, host_silent, interrupted, runner_killed, terminated, the_one
+from late_arm import armed_late
 from mpirun_test import as_on_one_machine, run
 from namespaces import Hosts, executable, fail, need
 from slurm_cluster import WITH_MORE_WEIGHT, SlurmCluster
@@ -37,6 +39,11 @@ def main():
         hosts.expect_nobody("after srun was killed", daemons)
         recorder.passed()
         print("srun killed: nothing is left")
+        recorder.begin("emulated", hosts.in_words(), "slurm", "armed_late")
+        armed_late(r2bench, Job(r2bench, hosts, hosts.folder / "armed_late", "slurm", slurm.environment()))
+        hosts.expect_nobody("after armed_late", daemons)
+        recorder.passed()
+        print("armed_late: three faults struck where they should")
         # The last one leaves Slurm with a host that did not answer.
         for case in (runner_killed, agent_killed, interrupted, terminated, job_cancelled, host_silent):
             recorder.begin("emulated", hosts.in_words(), "slurm", case.__name__)

@@ -28,7 +28,7 @@ from rxe_smoke import fail as say_failed, guests_of, on_debian, wait_for  # noqa
 PATIENCE = 1500  # s: soft RoCE under emulation, on a busy machine
 
 # Times are those of an emulated machine (a tick late is 8 ms there); sizes are what its soft RoCE carries in seconds, and in minutes
-# where others compile beside.
+# where others compile beside. `stall`: there, too, the job is waited for until its rate after the fault is known.
 NIC_DOWN = """
 version: 1
 name: nic_down
@@ -36,7 +36,7 @@ fabric: {kind: verbs, nodes: 2, ranks_per_node: 1, nics_per_node: 4}
 workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 60, verify: true}
 modes: [baseline, migrate]
 env: {NCCL_IB_TIMEOUT: 18, NCCL_IB_RETRY_CNT: 6}
-timeouts: {job: 1200 s}
+timeouts: {job: 1200 s, stall: 120 s}
 faults:
   - {at: {iter: 20}, target: node1/nic0, kind: port_down}
 expect:
@@ -52,7 +52,7 @@ fabric: {kind: verbs, nodes: 2, ranks_per_node: 1, nics_per_node: 8}
 workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 60, verify: true}
 modes: [migrate, balance]
 env: {NCCL_IB_TIMEOUT: 18, NCCL_IB_RETRY_CNT: 6}
-timeouts: {job: 1200 s}
+timeouts: {job: 1200 s, stall: 120 s}
 faults:
   - {at: {iter: 20}, target: "node1/nic[0-2]", kind: port_down}
 expect:
