@@ -14,7 +14,7 @@ std::map<std::string, std::string> variables_of(const std::string& mode) {
 name: two_by_two
 description: Two nodes of two ranks each.
 fabric: {nodes: 2, ranks_per_node: 2, nics_per_node: 2}
-workload: {engine: nccl, bytes: 4 MiB, iters: 4}
+workload: {engine: nccl, bytes: 4 MiB, iters: 256}
 modes: [)" + mode + "]\n")[0];
   std::map<std::string, std::string> environment;
   add_nccl_variables(environment, scenario, scenario.modes.at(0), "/plugin.so", "node0", "7");

@@ -171,12 +171,12 @@ void check_beside(Document& document, const YAML::Node& root, const Scenario& sc
 }
 
 void check_transports(Document& document, const YAML::Node& root, const Scenario& scenario) {
-  bool own_transport = false;
+  bool own_transport = false, compared = false;
   for (const Mode& mode : scenario.modes) {
     const Transport transport = scenario.transport_of(mode);
     if (transport == Transport::kPlugin) continue;
     own_transport = true;
-    if (is_beside(transport)) check_beside(document, root, scenario, mode);
+    if (is_beside(transport) && !std::exchange(compared, true)) check_beside(document, root, scenario, mode);
     if (has_plugin(transport)) continue;
     if (mode.kind != ModeKind::kBaseline)
       document.report(

@@ -131,6 +131,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"library", "workload: {engine: nccl, library: ''}", 3, 35, "'library' is empty"},
         Case{"transport", "workload: {engine: nccl, transport: ibv}", 3, 37,
              "unknown transport 'ibv'; did you mean 'ib'?"},
+        Case{"beside_iters", "workload: {engine: nccl, iters: 300, transport: plugin_beside_ib}", 3, 33,
+             "begins equally often in a multiple of 256 operations"},
+        Case{"beside_graph", "workload: {engine: nccl, iters: 256, graph: true, transport: plugin_beside_ib}",
+             3, 45, "leave out 'graph' and 'renew'"},
+        Case{"beside_fault",
+             "workload: {engine: nccl, iters: 256, transport: plugin_beside_ib}\nfaults:\n  - {at: {iter: "
+             "2}, target: node1/nic0, kind: port_down}",
+             5, 3, "a fault would strike both"},
+        Case{"beside_exec", "workload: {engine: exec, command: [x], transport: plugin_beside_ib}", 2, 8,
+             "write 'engine: nccl'"},
+        Case{"copies", "workload: {engine: nccl, copies: 17}", 3, 34, "copies"},
         Case{
             "communicators", "workload: {engine: nccl, bytes: 20 B, communicators: 2}", 3, 33,
             "20 bytes cannot be divided equally among 2 communicators × 1 group_calls; take a multiple of 8"},
