@@ -70,7 +70,8 @@ void check_words(const Stored& stored, std::vector<std::string>& found) {
     say(found, name, "has numbers, but the metric is words");
   if (!is_words && !word.is_null())
     say(found, name, "got the word '" + word.dump() + "', but the metric is a number");
-  const bool one_of_words = word.is_string() && std::count(info.words.begin(), info.words.end(), word) > 0;
+  const bool one_of_words =
+      word.is_string() && std::count(info.words.begin(), info.words.end(), word.get<std::string>()) > 0;
   if (one_of_words && got.find(word.get<std::string>()) == std::string::npos)
     say(found, name, "says '" + got + "', but got '" + word.get<std::string>() + "'");
   if (detail.is_string() && detail != run.at("error"))
