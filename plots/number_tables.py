@@ -490,7 +490,8 @@ def mode3_throttled(results):
 def gpu_four_nics(results):
     """One of four NICs lost or slow: what live migration and Balance retain, by collective."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_four_nics"):
+    # AllGather again: beside other jobs its rate before the fault was not the ports'.
+    for row in rows_of(results, "runs", "nccl_four_nics") + rows_of(results, "runs", "nccl_allgather_alone"):
         if row["run"].startswith("nccl_one_of_four"):
             found.setdefault((row["run"].split("-")[0], row["op"]), {})[row["mode"]] = row
     return markdown(["scenario", "collective", "mode 1: retained", "limit", "mode 2: retained", "limit"],
