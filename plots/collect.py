@@ -27,6 +27,7 @@ import argparse
 import csv
 import os
 import re
+import statistics
 import sys
 
 import inputs
@@ -273,7 +274,7 @@ def of_head_to_head(paths):
         raise inputs.BadInput(f"{paths[0]}: has no row of harness/workload/nccl/head_to_head.py")
     last = next(line for line in reversed(inputs.read_lines(paths[-1])) if "id" in line)
     environment = last["environment"]
-    beside = [{**row, "side_ms": row["side_ms"][0], "other_ms": row["other_ms"][0],
+    beside = [{**row, "side_ms": statistics.median(row["side_ms"]), "other_ms": statistics.median(row["other_ms"]),
                "ratios": " ".join(f"{first / second:.4g}" for first, second in zip(row["side_ms"], row["other_ms"]))}
               for _, row in sorted(rows.items()) if row["table"] == "beside"]
     others = [row for _, row in sorted(rows.items()) if row["table"] != "beside"]

@@ -368,9 +368,13 @@ def beside(results, *sets):
 
 
 def beside_table(results, *sets):
-    lines = [[inputs.size(size), BESIDE[transport], len(rows), len(ratios), median_of(rows, "other_ms"), short(statistics.median(ratios)),
-              "–" if median_between(ratios) is None else from_to(median_between(ratios)), median_of(rows, "cpu_ratio")] for (size, transport), (ratios, rows) in beside(results, *sets).items()]
-    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval of the ratio", "ratio of the CPU times"], lines)
+    lines = []
+    for (size, transport), (ratios, rows) in beside(results, *sets).items():
+        # Pairs of one job are not independent of each other.
+        between = median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), median_of(rows, "other_ms"), short(statistics.median(ratios)),
+                      "–" if between is None else from_to(between), median_of(rows, "cpu_ratio")])
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
 
 
 def beside_ratio(results, size, transport, *sets):
@@ -678,9 +682,10 @@ BLOCKS = {
 NUMBERS = {
     "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
     "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
-    "beside.64KiB-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside"))),
-    "beside.1MiB-mode2": lambda results: short(statistics.median(beside_ratio(results, 1048576, "balance_beside_ib", "beside"))),
-    "beside.16MiB-mode2": lambda results: short(statistics.median(beside_ratio(results, 16777216, "balance_beside_ib", "beside"))),
+    "beside.most-mode1": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "migrate_beside_ib")),
+    "beside.most-mode2": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "balance_beside_ib")),
+    "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", "beside"))),
+    "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", "beside"))),
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
     "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
     "beside.causes-loose": lambda results: short(statistics.median(beside_ratio(results, 65536, "loose_beside_ib", "beside_causes"))),

@@ -32,8 +32,8 @@ COLUMNS = {
     # One row of harness/workload/nccl/head_to_head.py; times in ms; `as_predicted`: by predictions.json, which was written before.
     "head_to_head": ["set", "table", "fault", "transport", "nccl", "op", "bytes", "nics", "mbits", "timeout", "version", "heal_ms", "seed", "survives", "outcome", "wrong",
                      "checked", "before_ms", "stall_ms", "retained", "restored", "used_again_ms", "error_ms", "busbw", "cpu_s", "as_predicted"],
-    # One job in which two transports took turns (harness/workload/nccl/head_to_head.py --table beside), of `copies` pairs of communicators: medians of the
-    # first pair's operations in ms, and for each pair the ratio of the medians; `cpu_ratio`: of the CPU time within operations.
+    # One job in which two transports took turns (harness/workload/nccl/head_to_head.py --table beside), of `copies` pairs of communicators: the median
+    # over the pairs of their medians in ms, and for each pair the ratio of the medians; `cpu_ratio`: of the CPU time within operations.
     "beside": ["set", "transport", "nccl", "op", "bytes", "copies", "seed", "outcome", "side_ms", "other_ms", "ratios", "cpu_ratio", "as_predicted"],
     # One job of the engine nccl with `renew`: NCCL's version, when in the job, what was open, the slowest rank's time, and ranks that were in a migration. Times in ms.
     "renewals": ["set", "scenario", "nccl", "workaround", "by", "iter", "delay_ms", "fault", "mode", "outcome", "wrong", "checked", "migrations", "ranks",

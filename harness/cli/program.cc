@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <ostream>
+#include <stdexcept>
 #include <string_view>
 
 #include "faultinject/plan/plan.h"
@@ -97,7 +98,9 @@ Subcommand add_run(CLI::App& app,
 }
 
 CLI::App* add_tool(CLI::App& app, const char* name) {
-  const ToolCommand& tool = *tool_command(name);
+  const ToolCommand* found = tool_command(name);
+  if (!found) throw std::logic_error(std::string(name) + " is in no row of kToolCommands");
+  const ToolCommand& tool = *found;
   CLI::App* command = app.add_subcommand(tool.name, tool.summary);
   return tool.hidden ? command->group("") : command;
 }

@@ -27,7 +27,7 @@ int become_tools(const char* const* argv, const Console& console) {
   const int error = errno;
   if (error == ENOENT) {
     console.err << "r2bench: this needs " << program
-                << ", which is not built yet; `./r2bench build` builds it\n";
+                << ", which is missing; in a checkout `./r2bench build` builds it\n";
   } else {
     console.err << "r2bench: " << program << " cannot be started: " << std::strerror(error) << "\n";
   }

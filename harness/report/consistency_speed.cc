@@ -137,6 +137,17 @@ class Speed {
   void check_cpu() {
     if (!metrics_.contains("cpu")) return;
     const Json& cpu = metrics_.at("cpu");
+    for (const RankResult& rank : mode_.ranks) {
+      double of_sides = 0;
+      for (const double side : rank.cpu_by_side_s) of_sides += side;
+      if (!rank.cpu_by_side_s.empty() && rank.cpu_by_side_s.size() != 2)
+        findings_.say("cpu_by_side_s of " + rank.label + " has " + std::to_string(rank.cpu_by_side_s.size()) +
+                      " numbers, and there are two sides");
+      // Between two operations a rank does nothing, but its threads need not be asleep.
+      if (of_sides > 1.01 * rank.cpu_s)
+        findings_.say("the sides of " + rank.label + " used " + std::to_string(of_sides) +
+                      " s of CPU, more than its cpu_s");
+    }
     for (const char* key : {"seconds", "gbytes", "s_per_gb"})
       if (cpu.at(key).is_null() == mode_.cpu.known())
         findings_.say(std::string("cpu.") + key + " is " + cpu.at(key).dump() +
@@ -146,14 +157,6 @@ class Speed {
                     "seconds and gbytes");
     double seconds = 0;
     for (const RankResult& rank : mode_.ranks) seconds += rank.cpu_s;
-    for (const RankResult& rank : mode_.ranks) {
-      double of_sides = 0;
-      for (const double side : rank.cpu_by_side_s) of_sides += side;
-      // Between two operations a rank does nothing, but its threads need not be asleep.
-      if (of_sides > 1.01 * rank.cpu_s)
-        findings_.say("the sides of " + rank.label + " used " + std::to_string(of_sides) +
-                      " s of CPU, more than its cpu_s");
-    }
     if (one_job(mode_) && seconds > 0)
       findings_.close("cpu.seconds", mode_.cpu.seconds, seconds, "its ranks");
     if (work_.engine != Engine::kCpu || mode_.correctness.collnet_operations > 0 ||

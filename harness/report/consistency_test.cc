@@ -169,6 +169,17 @@ TEST_F(Consistency, a_job_ended_well_only_if_its_ranks_did) {
   EXPECT_TRUE(said().starts_with("migrate: its outcome is ok, but that of node1/rank0 is error\n")) << said();
 }
 
+TEST_F(Consistency, two_transports_used_no_more_cpu_than_their_rank) {
+  nlohmann::json& rank = json["runs"][0]["ranks"][0];
+  rank["cpu_s"] = 3.0;
+  rank["cpu_by_side_s"] = {1.0, 2.0};
+  EXPECT_EQ(said().find("the sides"), std::string::npos) << said();
+  rank["cpu_by_side_s"] = {1.5, 2.0};
+  EXPECT_NE(said().find("used 3.500000 s of CPU, more than its cpu_s"), std::string::npos) << said();
+  rank["cpu_by_side_s"] = {1.0};
+  EXPECT_NE(said().find("has 1 numbers, and there are two sides"), std::string::npos) << said();
+}
+
 TEST_F(Consistency, iterations_are_those_whose_times_are_listed) {
   json["runs"][1]["iteration_ms"].erase(0);
   EXPECT_TRUE(said().starts_with("migrate: row.iterations is 200, but 199 follows from iteration_ms\n"))

@@ -10,6 +10,7 @@
 #include "harness/measure/testing/sample_result.h"
 #include "harness/report/json.h"
 #include "harness/report/nccl_tests.h"
+#include "harness/report/read_back.h"
 
 namespace r2bench {
 namespace {
@@ -54,6 +55,17 @@ TEST_F(ResultFile, a_good_one_is_read_by_its_name_or_its_folders) {
   write(good.dump(1));
   EXPECT_EQ(read_result_file(root / "result.json", schema), good);
   EXPECT_EQ(read_result_file(root, schema), good);
+}
+
+TEST_F(ResultFile, what_each_of_two_transports_used_is_read_back) {
+  RunResult result = sample_result();
+  result.modes[0].ranks[0].cpu_s = 3;
+  result.modes[0].ranks[0].cpu_by_side_s = {1, 2};
+  const Scenario scenario = sample_scenario();
+  const Judged judged = judge(scenario, result);
+  const nlohmann::json json(to_json(Report{scenario, result, judged}));
+  const nlohmann::json read = read_result_file(write(json.dump()), schema);
+  EXPECT_EQ(result_of(read).modes[0].ranks[0].cpu_by_side_s, (std::vector<double>{1, 2}));
 }
 
 TEST_F(ResultFile, nothing_there) {

@@ -145,7 +145,7 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
   check_transports(document, root, scenario);
 }
 
-/// Operations alternate between two communicators, and only their times are compared.
+/// Operations alternate between communicators of two kinds, and their times are compared.
 void check_beside(Document& document, const YAML::Node& root, const Scenario& scenario, const Mode& mode) {
   const YAML::Node workload = std::as_const(root)["workload"], modes = std::as_const(root)["modes"];
   const std::string who = "mode '" + mode.label + "' compares two transports in one job (transport: " +
@@ -164,7 +164,7 @@ void check_beside(Document& document, const YAML::Node& root, const Scenario& sc
   if (scenario.workload.iters % round)
     document.report(workload["iters"].IsDefined() ? workload["iters"] : modes,
                     who + ", each of which begins equally often in a multiple of " + std::to_string(round) +
-                        " operations (32 for each of 'copies'); write such a number as 'iters'");
+                        " operations (32 × copies); write such a number as 'iters'");
   if (!scenario.faults.empty())
     document.report(std::as_const(root)["faults"].IsDefined() ? std::as_const(root)["faults"] : modes,
                     who + ", and a fault would strike both; leave out 'faults'");

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
              5, 3, "a fault would strike both"},
         Case{"beside_exec", "workload: {engine: exec, command: [x], transport: plugin_beside_ib}", 2, 8,
              "write 'engine: nccl'"},
-        Case{"copies", "workload: {engine: nccl, copies: 17}", 3, 34, "copies"},
+        Case{"copies", "workload: {engine: nccl, copies: 17}", 3, 34, "16"},
         Case{
             "communicators", "workload: {engine: nccl, bytes: 20 B, communicators: 2}", 3, 33,
             "20 bytes cannot be divided equally among 2 communicators × 1 group_calls; take a multiple of 8"},

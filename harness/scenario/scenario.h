@@ -50,8 +50,8 @@ struct Fabric {
 /// Host memory over any net plugin, unmodified NCCL on GPUs, or the user's own command.
 enum class Engine { kCpu, kNccl, kExec };
 /// What carries NCCL's messages: the net plugin, or NCCL's own IB transport, as shipped or with its failover.
-/// …BesideIb: each communicator exists twice, over what the name says and over the IB transport, and
-/// operations alternate between the two.
+/// …BesideIb: there are communicators over what the name says and as many over the IB transport, and
+/// operations alternate between the two kinds.
 enum class Transport { kPlugin, kIb, kIbFailover, kPluginBesideIb, kIbBesideIb };
 constexpr bool has_plugin(Transport t) { return t == Transport::kPlugin || t == Transport::kPluginBesideIb; }
 constexpr bool is_beside(Transport t) {

@@ -223,11 +223,13 @@ def check_what_is_sent(r2bench, folder, status, text):
     page = subprocess.run([r2bench, "doctor", "--first-day", "--markdown"], check=True, capture_output=True, text=True).stdout
     if "steps.jsonl" not in names:
         fail(f"the archive has no list of the steps: {names}")
+    checked = set()
     for section in page.split("\n## ")[1:]:
         step = section.split("\n")[0].split(". ")[1]
         wanted = " ".join(section.split("* Send back: ")[1].split("\n* ")[0].split("```")[0].split())
         if step not in FIRST_DAY or step == "pci":
             continue
+        checked.add(step)
         files = [name for name in names if name.startswith(step + "/")]
         for file in ("cluster.json", "table.md", "result.json", "events.jsonl"):
             word = "the table" if file == "table.md" else file
@@ -235,6 +237,8 @@ def check_what_is_sent(r2bench, folder, status, text):
                 fail(f"{step}: '{wanted}' is to be sent back, and the archive has {files}")
         if f"{step}.log" not in names:
             fail(f"{step}: its log is not in the archive: {names}")
+    if checked != set(FIRST_DAY) - {"pci"}:
+        fail(f"the page says what to send back of {sorted(checked)} only")
     print(f"    sent back: {len(names)} files, by '{command.split(' /')[0]} …'")
 
 

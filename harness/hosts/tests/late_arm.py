@@ -34,7 +34,7 @@ def armed_late(r2bench, job):
         if inject("add", rule).split() != [str(number)]:
             fail(f"{rule} did not get the id {number}")
 
-    def at_work(number, node):
+    def at_work(number):
         wait_for(lambda: listed(number)["state"] == "at work", f"fault {number} is at work")
         wait_for(lambda: listed(number, "--effects")["effects"], f"fault {number} has taken effect")
 
@@ -50,15 +50,15 @@ def armed_late(r2bench, job):
         return told
 
     arm(1, AFTER_BYTES)
-    at_work(1, "node1")
+    at_work(1)
     heal(1, "node1")
     arm(2, AFTER_A_TIME)
-    at_work(2, "node0")
+    at_work(2)
     arm(3, AFTER_THE_OTHER_HOSTS)
     if listed(3)["state"] != "armed":
         fail(f"fault 3 waits for the end of fault 2, but is {listed(3)}")
     heal(2, "node0")
-    at_work(3, "node1")
+    at_work(3)
     heal(3, "node1")
     interrupted(job)
     notes = [event["text"] for event in map(json.loads, (job.out / "events.jsonl").read_text().splitlines()) if event.get("event") == "inject"]

@@ -171,7 +171,8 @@ void Communicators::start(const GpuData& data, int set) {
   } else {
     enqueue_all(data, set);
   }
-  for (const Lane& lane : lanes_) {
+  started_ = std::span(lanes_).subspan(size_t(set * options_.communicators), size_t(options_.communicators));
+  for (const Lane& lane : started_) {
     driver_.check(driver_.EventRecord(lane.done, options_.graph ? lanes_[0].stream : lane.stream),
                   "cuEventRecord");
   }
@@ -179,14 +180,14 @@ void Communicators::start(const GpuData& data, int set) {
 
 bool Communicators::wait(const std::function<bool()>& stop) {
   auto ask = Clock::now() + kAskEvery;
-  for (const Lane& lane : lanes_) {
+  for (const Lane& lane : started_) {
     while (true) {
       const int state = driver_.EventQuery(lane.done);
       if (state == cuda::kSuccess) break;
       if (state != cuda::kNotReady) driver_.check(state, "cuEventQuery");
       if (Clock::now() >= ask) {
         if (stop()) return false;
-        for (const Lane& each : lanes_) nccl_.check_async(each.comm);
+        for (const Lane& each : started_) nccl_.check_async(each.comm);
         ask = Clock::now() + kAskEvery;
       }
       sched_yield();

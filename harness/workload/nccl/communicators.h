@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "harness/workload/cpu/rank_config.h"
@@ -61,6 +62,7 @@ class Communicators {
   const NcclOptions options_;
   std::vector<nccl::UniqueId> spare_ids_;  ///< of the communicators after an abort
   std::vector<Lane> lanes_;                ///< one set after the other; the first one's stream carries graphs
+  std::span<Lane> started_;                ///< of the last operation
   cuda::Event begin_ = nullptr;
   cuda::GraphExec graph_ = nullptr;
 };

@@ -175,11 +175,11 @@ def parse(argv):
     parser.add_argument("--mode3", action="store_true", help="also run R2CCL's mode 3")
     parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also run upstream R2CCL, with this libnccl.so.2 built from its source")
     parser.add_argument("--quick", action="store_true", help="run the most informative rows of all tables with one seed and short jobs: about 8 minutes")
-    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="table cost: how many nodes (default: 2)")
-    parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="table cost: ranks of each node (default: 1), each with a GPU of its own if there are enough")
+    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="tables cost and beside: how many nodes (default: 2)")
+    parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="tables cost and beside: ranks of each node (default: 1), each with a GPU of its own if there are enough")
     parser.add_argument("--causes", action="store_true", help="table beside: also mode 0, and mode 1 with R2CC_STRICT_ACK=0")
     parser.add_argument("--copies", type=int, default=8, choices=[1, 2, 4, 8], help="table beside: communicators of each transport in a job (default: 8)")
-    parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own)")
+    parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own; not for the table beside, whose rows have whole turns)")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
     parser.add_argument("--only", default="", metavar="REGEX", help="run only rows whose id matches")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs in this folder")
@@ -206,7 +206,7 @@ def main(argv=None):
         predictions = json.load(file)
     rows = rows_of.plan(arguments)
     if arguments.iters:
-        rows = [row | {"iters": arguments.iters, "warmup": max(1, arguments.iters // 4)} for row in rows]
+        rows = [row if row["table"] == "beside" else row | {"iters": arguments.iters, "warmup": max(1, arguments.iters // 4)} for row in rows]
         rows = [row | {"expected_s": rows_of.expected_s(row)} for row in rows]
     rows = [row | {"predicted": rows_of.prediction(predictions, row)} for row in rows if re.search(arguments.only, row["id"])]
     if arguments.list:

@@ -15,7 +15,7 @@ TRANSPORTS = {
     "r2ccl_migrate": "{mode: migrate, label: r2ccl_migrate}",
     "r2ccl_balance": "{mode: balance, label: r2ccl_balance}",
     "r2ccl_allreduce": "{mode: allreduce, label: r2ccl_allreduce}",
-    # Each communicator twice in one job, over the plugin and over the IB transport with NICs that are not merged; operations take turns. The last is the
+    # Communicators of both kinds in one job, over the plugin and over the IB transport with NICs that are not merged; operations take turns. The last is the
     # method's control: the IB transport beside itself.
     "migrate_beside_ib": "{mode: migrate, label: migrate_beside_ib, transport: plugin_beside_ib}",
     "balance_beside_ib": "{mode: balance, label: balance_beside_ib, transport: plugin_beside_ib}",
@@ -168,6 +168,8 @@ def quick(arguments, tables):
     if "cost" in tables:
         for count in (256 * MIB, 64 * 1024, 8, 16 * MIB):
             found += [r | {"iters": min(r["iters"], 400)} for r in cost_table(arguments, [1], [count]) if r["transport"] != "r2ccl_baseline"]
+    if "beside" in tables:
+        found += [r for r in beside_table(arguments, [1]) if r["bytes"] in (64 * 1024, 16 * MIB)]
     if "faults" in tables:
         found += [row("faults", transport, fault, 1, library=library, iters=60)
                   for fault in ("blackhole_one_way", "all_but_one", "throttle", "flap") for transport in HEAD_TO_HEAD[1:]]

@@ -26,7 +26,7 @@ struct NcclOptions {
   std::vector<std::string> placed_nics;
 
   int parts() const { return communicators * group_calls; }
-  /// Sets of communicators, one for each operation in flight. A comparison has `copies` of each side, made in
+  /// Sets of communicators; each operation uses one. A comparison has `copies` of each side, made in
   /// the order 0 1 1 0: communicators of one transport differ from each other by more than the transports do.
   int sets() const { return is_beside(transport) ? 2 * copies : 1; }
   static int side_of_set(int set) { return (set ^ set / 2) & 1; }
