@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "r2ccl/balance/splitter.h"
+#include "r2ccl/channel/progress_thread.h"
 #include "r2ccl/channel/request.h"
 #include "r2ccl/control/link.h"
 #include "r2ccl/path/path.h"
@@ -42,7 +43,7 @@
 
 namespace r2ccl {
 
-class Channel {
+class Channel : public std::enable_shared_from_this<Channel> {
  public:
   virtual ~Channel();
   Channel(const Channel&) = delete;
@@ -64,8 +65,15 @@ class Channel {
   uint8_t far_rails() const;
 
   // --- progress thread; kNicFailed, kAllPathsDown, kPeerGone … when the channel has failed ---
-  virtual Result<Request*> post(void* data, size_t bytes, Registration* registration) = 0;
-  virtual Result<TestOutcome> test(Request& request) = 0;
+  virtual Result<Request*> post(void* data, size_t bytes, Registration* registration,
+                                ProgressThread& thread) = 0;
+  virtual Result<TestOutcome> test(Request& request, ProgressThread& thread) = 0;
+  /// Writes the ACK that a test has put off, if no other has been written since. False: not now, call again.
+  virtual bool acknowledge() { return true; }
+  /// It is about to be closed: what is open is tested no more.
+  void forget_requests(ProgressThread& thread) {
+    for (Request& request : requests_) thread.ended(request);
+  }
 
   // --- service thread ---
   int fd() const { return link_.fd(); }

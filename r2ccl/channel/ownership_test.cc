@@ -27,8 +27,8 @@ class Bare final : public Channel {
   using Channel::nothing_new;
   ChannelOwnership& ownership() { return ownership_; }
 
-  Result<Request*> post(void*, size_t, Registration*) override { return nullptr; }
-  Result<TestOutcome> test(Request&) override { return TestOutcome{}; }
+  Result<Request*> post(void*, size_t, Registration*, ProgressThread&) override { return nullptr; }
+  Result<TestOutcome> test(Request&, ProgressThread&) override { return TestOutcome{}; }
 
  private:
   void step_paths(const Tick&) override {}

@@ -137,7 +137,8 @@ uint8_t Channel::far_rails() const {
 // What it has under way will not be reported.
 void Channel::abandon(Path& path, Owned owned) {
   ownership_.check(owned);
-  meter_abandon(context_.meters[size_t(path.local_nic())], path.link_meter, std::exchange(path.metered, 0), now_ns());
+  meter_abandon(context_.meters[size_t(path.local_nic())], path.link_meter, std::exchange(path.metered, 0),
+                now_ns());
 }
 
 // Until the shares are computed anew everything goes over the active path.

@@ -48,7 +48,8 @@ void Receiver::write_cts(Path& path, uint64_t message, Owned owned) {
   }
 }
 
-Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registration) {
+Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registration,
+                                ProgressThread& thread) {
   if (status() == Status::kFailed) return error();
   if (status() != Status::kReady || !ownership_.try_acquire()) return nullptr;
   const OwnershipGuard owned(ownership_, std::adopt_lock);
@@ -77,6 +78,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   }
   line.check = wire::cts_check(line);
   activity_.opened_request();
+  thread.opened(*request, true);
   receiving_.tells();
   write_cts(*path, message, owned);  // when it fails the line is repeated after the migration
   return request;
@@ -204,9 +206,18 @@ void Receiver::confirm(Path& path, bool signaled, Owned owned) {
 
 void Receiver::after_drain(Path& path, Owned owned) {
   ownership_.check(owned);
-  if (!path.carries() || !active()) return;
+  if (tests_ || !path.carries() || !active()) return;
   if (receiving_.ack_due(context_.strict_ack()) && active()->send_queue_room(1))
     confirm(*active(), false, owned);
+}
+
+bool Receiver::acknowledge() {
+  if (!ownership_.try_acquire()) return false;
+  const OwnershipGuard owned(ownership_, std::adopt_lock);
+  // Behind a migration the peer is told in any case.
+  if (receiving_.late_ack_due() && status() == Status::kReady && active() && active()->send_queue_room(1))
+    confirm(*active(), false, owned);
+  return true;
 }
 
 void Receiver::on_ack_query(uint64_t /*received*/, Owned owned) {
@@ -219,23 +230,32 @@ bool Receiver::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
   return ChannelEnd(receiving_.migration, actions).on_fenced(fenced.epoch, fenced.path, fenced.stopped != 0);
 }
 
-Result<TestOutcome> Receiver::test(Request& request) {
+Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
   const Status before = status();
   if (!ownership_.try_acquire()) return TestOutcome{};
   const OwnershipGuard owned(ownership_, std::adopt_lock);
-  if (!receiving_.ledger.complete(request.message)) {
+  bool done = receiving_.ledger.complete(request.message);
+  Ack ack = Ack::kNone;
+  if (!done) {
     if (before == Status::kReady && active()) {
+      tests_ = true;
       drain(*active(), owned);
       for (Path* lane : lanes(owned)) drain(*lane, owned);
+      tests_ = false;
     }
-    if (!receiving_.ledger.complete(request.message)) {
-      if (status() == Status::kFailed) return error();
-      if (receiving_.ack_due_after_test(context_.strict_ack()) && status() == Status::kReady && active() &&
-          active()->send_queue_room(1))
-        confirm(*active(), false, owned);
+    done = receiving_.ledger.complete(request.message);
+    if (!done && status() == Status::kFailed) return error();
+    if (done) thread.ended(request);
+    ack = receiving_.ack_after_test(context_.strict_ack(), done, thread.may_put_off_ack());
+    if (ack == Ack::kNow && status() == Status::kReady && active() && active()->send_queue_room(1))
+      confirm(*active(), false, owned);
+    if (ack == Ack::kLater) thread.put_off_ack(*this);
+    if (!done) {
       nothing_new(owned);
       return TestOutcome{};
     }
+  } else {
+    thread.ended(request);
   }
   request.in_use = false;
   activity_.finished_request();

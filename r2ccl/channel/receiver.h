@@ -14,8 +14,9 @@ class Receiver final : public Channel {
   /// Answers a connection whose first bytes are already in `stream`.
   Receiver(ProcessContext& context, int nic, control::Stream stream, const control::Token& token);
 
-  Result<Request*> post(void* data, size_t bytes, Registration* registration) override;
-  Result<TestOutcome> test(Request& request) override;
+  Result<Request*> post(void* data, size_t bytes, Registration* registration, ProgressThread&) override;
+  Result<TestOutcome> test(Request& request, ProgressThread&) override;
+  bool acknowledge() override;
 
  private:
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
@@ -50,7 +51,8 @@ class Receiver final : public Channel {
   using End = ReceivingEndOf<wire::kRingLines>;
   End receiving_;
   Unflushed unflushed_;
-  Signals signals_;  // of CTS entries and ACKs on the active path
+  Signals signals_;     // of CTS entries and ACKs on the active path
+  bool tests_ = false;  // a test looks for completions, and decides about the ACK itself
 };
 
 }  // namespace r2ccl

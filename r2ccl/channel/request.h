@@ -12,6 +12,7 @@
 namespace r2ccl {
 
 class Channel;
+class ProgressThread;
 
 /// What the progress thread may do with the channel.
 enum class Status : uint8_t {
@@ -28,6 +29,8 @@ class Request {
   Channel* channel = nullptr;
   uint64_t message = 0;
   bool in_use = false;
+  bool receive = false;
+  const ProgressThread* thread = nullptr;  ///< which has posted it, until it has ended
   // Sender: what is sent, and where to. Receiver: where it goes.
   uint8_t* data = nullptr;
   uint32_t bytes = 0;

@@ -77,7 +77,8 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned o
     if (context_.balances()) {
       if (path.sizes.empty()) begin_to_meter(path);
       path.sizes[path.posted % Path::kSendDepth] = part.bytes;
-      path.metered += meter_post(context_.meters[size_t(path.local_nic())], path.link_meter, part.bytes, now_ns);
+      path.metered +=
+          meter_post(context_.meters[size_t(path.local_nic())], path.link_meter, part.bytes, now_ns);
       if (follows_plan()) context_.planned_bytes.fetch_add(part.bytes, std::memory_order_relaxed);
     }
     ++path.posted;
@@ -140,7 +141,7 @@ bool Sender::rests(const Path& path, Owned owned) const {
   return sending_.is_over(messages, path.id(), path.posted == path.completed);
 }
 
-Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
+Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration, ProgressThread& thread) {
   if (status() == Status::kFailed) return error();
   if (status() == Status::kMigrating) activity_.wants_a_path();
   if (status() != Status::kReady || !ownership_.try_acquire()) return nullptr;
@@ -190,6 +191,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   request->in_use = true;
   sending_.ledger.open(request->segments);
   activity_.opened_request();
+  thread.opened(*request, false);
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
     if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, owned);
   return request;
@@ -207,8 +209,8 @@ void Sender::on_data_sent(Path& path, uint32_t detail, Owned owned) {
 void Sender::count_work(Path& path, uint32_t bytes, Owned owned) {
   ownership_.check(owned);
   const double cost = is_far(path) ? context_.config.far_cost() : 1;
-  path.metered -=
-      meter_done(context_.meters[size_t(path.local_nic())], path.link_meter, bytes, uint64_t(cost * bytes), now_ns);
+  path.metered -= meter_done(context_.meters[size_t(path.local_nic())], path.link_meter, bytes,
+                             uint64_t(cost * bytes), now_ns);
 }
 
 void Sender::read_confirmation(Owned owned) {
@@ -289,7 +291,7 @@ bool Sender::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
   return true;
 }
 
-Result<TestOutcome> Sender::test(Request& request) {
+Result<TestOutcome> Sender::test(Request& request, ProgressThread& thread) {
   const Status before = status();
   if (!ownership_.try_acquire()) return TestOutcome{};
   const OwnershipGuard owned(ownership_, std::adopt_lock);
@@ -299,11 +301,13 @@ Result<TestOutcome> Sender::test(Request& request) {
     drain_all(owned);
     read_confirmation(owned);
   }
-  if (!sending_.ledger.done(request.message, strict)) {
-    if (status() == Status::kFailed) return error();
+  const bool done = sending_.ledger.done(request.message, strict);
+  if (!done && status() == Status::kFailed) return error();
+  if (!done) {
     nothing_new(owned);
     return TestOutcome{};
   }
+  thread.ended(request);
   request.in_use = false;
   activity_.finished_request();
   return TestOutcome{true, request.bytes};

@@ -14,8 +14,8 @@ class Sender final : public SenderPaths {
   /// Connects to where `handle` says; should that fail at first, it is tried again by step().
   static Result<std::shared_ptr<Sender>> start(ProcessContext& context, int nic, const wire::Handle& handle);
 
-  Result<Request*> post(void* data, size_t bytes, Registration* registration) override;
-  Result<TestOutcome> test(Request& request) override;
+  Result<Request*> post(void* data, size_t bytes, Registration* registration, ProgressThread&) override;
+  Result<TestOutcome> test(Request& request, ProgressThread&) override;
 
  private:
   Sender(ProcessContext& context, int nic, control::Stream stream, const wire::Handle& handle);

@@ -33,6 +33,13 @@
 
 namespace r2ccl {
 
+/// What a test does with an ACK.
+enum class Ack : uint8_t {
+  kNone,   ///< none is due
+  kNow,    ///< writes it
+  kLater,  ///< puts it off: Channel::acknowledge()
+};
+
 template <uint32_t kWindow>
 class ReceivingEndOf {
  public:
@@ -63,6 +70,7 @@ class ReceivingEndOf {
   uint64_t tells() {
     told = ledger.received();
     tests_ = 0;
+    late_ = false;
     return told;
   }
   /// A batch of completions has been read: is an ACK due now? `acknowledges`: as the host's.
@@ -70,10 +78,17 @@ class ReceivingEndOf {
     if (!acknowledges || !owes_awaited_ack()) return false;
     return !waits() || ledger.received() - told >= kMessagesToWaitForCts;
   }
-  /// A test has found that its message is not complete: is one due now?
-  bool ack_due_after_test(bool acknowledges) {
-    return acknowledges && owes_awaited_ack() && ++tests_ >= kTestsToWaitForCts;
+  /// A test has looked for completions; its message is complete (`done`), or not. `later`: the thread has
+  /// other requests open. Then an ACK that is due waits (late_acks.h): what the thread receives and sends
+  /// comes first, while a send is rarely waited for. Only one waits, and the next is written at once.
+  Ack ack_after_test(bool acknowledges, bool done, bool later) {
+    if (!ack_due(acknowledges)) return !done && ack_due_after_test(acknowledges) ? Ack::kNow : Ack::kNone;
+    if (!done || !later || late_) return Ack::kNow;
+    late_ = true;
+    return Ack::kLater;
   }
+  /// An ACK was put off: is it due still?
+  bool late_ack_due() const { return late_ && owes_awaited_ack(); }
 
   // --- work requests
   /// A path with something under way that a working queue pair would have completed by now; 0: none.
@@ -141,6 +156,10 @@ class ReceivingEndOf {
 
  private:
   bool owes_awaited_ack() const { return owes_ack() && awaited_ > told; }
+  /// A test has found that its message is not complete: is an ACK due now?
+  bool ack_due_after_test(bool acknowledges) {
+    return acknowledges && owes_awaited_ack() && ++tests_ >= kTestsToWaitForCts;
+  }
   /// For all CTS entries, and an ACK.
   template <class Host>
   static bool has_room(Host& host) {
@@ -155,6 +174,7 @@ class ReceivingEndOf {
   bool asked_ = false;
   uint64_t awaited_ = 0;  // the sender waits for the ACK of a message before this one
   uint32_t tests_ = 0;    // in vain, since an ACK began to wait
+  bool late_ = false;     // an ACK was due, and waits for the next test in vain
   uint32_t proof_ = 0;    // Host::posted() when an ACK was written to prove the active path; 0: none on it
 };
 

@@ -88,22 +88,65 @@ TEST(Acks, wait_for_few_messages_only_while_others_are_open) {
 }
 
 TEST(Acks, wait_for_a_number_of_tests_only) {
-  World w(2, 1);
-  for (uint32_t i = 1; i < End::kTestsToWaitForCts; ++i) EXPECT_FALSE(w.end.ack_due_after_test(true)) << i;
-  EXPECT_TRUE(w.end.ack_due_after_test(true));
+  World w(3, 1);
+  for (uint32_t i = 1; i < End::kTestsToWaitForCts; ++i)
+    EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone) << i;
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
   w.end.tells();
   w.arrive(1);
-  EXPECT_FALSE(w.end.ack_due_after_test(true)) << "what was told begins the wait anew";
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone) << "what was told begins the wait anew";
   World other(2, 1);
   for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
-    EXPECT_FALSE(other.end.ack_due_after_test(false)) << "R2CC_STRICT_ACK=0";
+    EXPECT_EQ(other.end.ack_after_test(false, false, false), Ack::kNone) << "R2CC_STRICT_ACK=0";
 }
 
 TEST(Acks, tests_count_only_while_one_is_owed) {
   World w(2);
-  for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i) EXPECT_FALSE(w.end.ack_due_after_test(true));
+  for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
+    EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
   w.arrive(0);
-  EXPECT_FALSE(w.end.ack_due_after_test(true));
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
+}
+
+TEST(Acks, wait_until_the_program_is_told_where_it_tests_again_soon) {
+  World w(1, 1);
+  EXPECT_EQ(w.end.ack_after_test(true, true, true), Ack::kLater);
+  EXPECT_TRUE(w.end.late_ack_due());
+  EXPECT_EQ(w.end.tells(), 1u);
+  EXPECT_FALSE(w.end.late_ack_due()) << "written";
+  World alone(1, 1);
+  EXPECT_EQ(alone.end.ack_after_test(true, true, false), Ack::kNow)
+      << "nothing else is open: who would write it?";
+  World waits(2, 2);
+  EXPECT_EQ(waits.end.ack_after_test(true, false, true), Ack::kNow) << "the program is not told anything";
+  World loose(1, 1);
+  EXPECT_EQ(loose.end.ack_after_test(false, true, true), Ack::kNone) << "R2CC_STRICT_ACK=0";
+}
+
+TEST(Acks, one_waits_at_most) {
+  World w(1, 1);
+  EXPECT_EQ(w.end.ack_after_test(true, true, true), Ack::kLater);
+  w.end.ledger.open();
+  w.arrive(1);
+  EXPECT_EQ(w.end.ack_after_test(true, true, true), Ack::kNow)
+      << "a thread that always finds something never looks for it";
+  EXPECT_EQ(w.end.tells(), 2u);
+  EXPECT_FALSE(w.end.late_ack_due());
+  w.end.ledger.open();
+  w.arrive(2);
+  EXPECT_EQ(w.end.ack_after_test(true, true, true), Ack::kLater);
+}
+
+TEST(Acks, that_wait_go_with_a_cts_entry_or_behind_a_migration) {
+  World w(1, 1);
+  EXPECT_EQ(w.end.ack_after_test(true, true, true), Ack::kLater);
+  w.end.ledger.open();
+  w.end.tells();  // with the CTS entry
+  EXPECT_FALSE(w.end.late_ack_due());
+  World moved(1, 1);
+  EXPECT_EQ(moved.end.ack_after_test(true, true, true), Ack::kLater);
+  EXPECT_EQ(moved.carries_on(true), "ack1 ");
+  EXPECT_FALSE(moved.end.late_ack_due());
 }
 
 TEST(Acks, of_messages_that_were_sent_from_copies_are_waited_for_by_nobody) {

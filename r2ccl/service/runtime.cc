@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/sender.h"
@@ -54,6 +55,15 @@ Result<void> check_limits(const verbs::Device& device) {
   if (auto ok = need("max_qp", limits.max_qp, 4); !ok) return ok;
   return need("max_mr", limits.max_mr, 8);
 }
+
+/// The Net that this thread has used last: a process has one, except in simulations. It has no destructor,
+/// which would keep the library from being unloaded while the thread lives.
+struct OfThread {
+  uint64_t net;  // its number; 0: none yet
+  ProgressThread* thread;
+};
+thread_local constinit OfThread t_now{0, nullptr};
+std::atomic<uint64_t> g_nets{0};
 
 class Runtime final : public Net {
  public:
@@ -239,6 +249,7 @@ class Runtime final : public Net {
 
   Result<void> close(Channel* channel) override {
     if (g_forked.load(std::memory_order_relaxed)) return {};
+    if (t_now.net == number_) channel->forget_requests(*t_now.thread);
     channel->close_and_wait();
     const std::lock_guard lock(mutex_);
     std::erase_if(channels_, [channel](const auto& held) { return held.get() == channel; });
@@ -262,18 +273,40 @@ class Runtime final : public Net {
   Result<Request*> isend(Channel* channel, const void* data, size_t bytes,
                          Registration* registration) override {
     if (auto ok = postable(bytes, registration); !ok) return ok.error();
-    return channel->post(const_cast<void*>(data), bytes, registration);
+    return channel->post(const_cast<void*>(data), bytes, registration, this_thread());
   }
   Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* registration) override {
     if (auto ok = postable(bytes, registration); !ok) return ok.error();
-    return channel->post(data, bytes, registration);
+    return channel->post(data, bytes, registration, this_thread());
   }
   Result<TestOutcome> test(Request* request) override {
     if (g_forked.load(std::memory_order_relaxed)) return after_fork();
-    return request->channel->test(*request);
+    ProgressThread& thread = this_thread();
+    if (!thread.owes_acks()) [[likely]]
+      return request->channel->test(*request, thread);
+    return test_and_acknowledge(*request, thread);
   }
 
  private:
+  [[gnu::noinline]] static Result<TestOutcome> test_and_acknowledge(Request& request,
+                                                                    ProgressThread& thread) {
+    auto outcome = request.channel->test(request, thread);
+    if (outcome) thread.look_at_acks(outcome->done);
+    return outcome;
+  }
+  ProgressThread& this_thread() {
+    if (t_now.net != number_) [[unlikely]]
+      find_this_thread();
+    return *t_now.thread;
+  }
+  [[gnu::noinline]] void find_this_thread() {
+    const bool is_new = t_now.net == 0;  // and may have the number of one that has ended
+    const std::lock_guard lock(threads_mutex_);
+    auto& known = threads_[std::this_thread::get_id()];
+    if (!known || is_new) known = std::make_unique<ProgressThread>();
+    t_now = {number_, known.get()};
+  }
+
   Runtime() : service_(context_), registrations_(context_) {}
 
   Result<void> open_devices() {
@@ -353,15 +386,18 @@ class Runtime final : public Net {
   std::optional<trace::Metrics> metrics_;  // the trace writer knows it, too: it stays as long as the Runtime
   Service service_;
   Registrations registrations_;
-  bool dma_bufs_ = false;         // offered: every NIC takes them
+  bool dma_bufs_ = false;  // offered: every NIC takes them
   // When the process began: a NIC's worker reads its port again at any time.
   std::vector<int> speeds_mbps_;
   std::vector<NicAddress> addresses_;
-  std::mutex mutex_;              // guards the following
+  std::mutex mutex_;  // guards the following
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::vector<std::shared_ptr<Channel>> channels_;
   std::map<uint64_t, std::weak_ptr<Channel>> connecting_;  // the service's, until connect() hands them over
   uint64_t connects_ = 0;
+  const uint64_t number_ = ++g_nets;
+  std::mutex threads_mutex_;  // guards the following
+  std::map<std::thread::id, std::unique_ptr<ProgressThread>> threads_;
 };
 
 /// Ends the service thread when the library goes, before libibverbs does. The Runtime itself stays: NCCL's

@@ -59,6 +59,7 @@ struct End {
 
 /// A channel over which traffic can flow.
 struct Pair {
+  ProgressThread thread;  // of both ends
   End sends{"sender", 1}, receives{"receiver", 2};
   std::shared_ptr<Sender> sender;
   std::shared_ptr<Receiver> receiver;
@@ -153,22 +154,23 @@ void with_pair(void (*body)(Pair&)) {
 /// Posts two receives, and sends for one: behind its ACK the second CTS entry has arrived, too.
 void send_one_of_two(Pair& pair) {
   End &from = pair.sends, &to = pair.receives;
-  Request* const first = *pair.receiver->post(to.memory.data(), kBytes, to.registration);
-  Request* const second = *pair.receiver->post(to.memory.data(), kBytes, to.registration);
+  Request* const first = *pair.receiver->post(to.memory.data(), kBytes, to.registration, pair.thread);
+  Request* const second = *pair.receiver->post(to.memory.data(), kBytes, to.registration, pair.thread);
   ASSERT_TRUE(first && second);
   Request* sent = nullptr;
-  while (!sent) sent = *pair.sender->post(from.memory.data(), kBytes, from.registration);
-  while (!pair.receiver->test(*first)->done) continue;
-  while (!pair.sender->test(*sent)->done) (void)pair.receiver->test(*second);
+  while (!sent) sent = *pair.sender->post(from.memory.data(), kBytes, from.registration, pair.thread);
+  while (!pair.receiver->test(*first, pair.thread)->done) continue;
+  while (!pair.sender->test(*sent, pair.thread)->done) (void)pair.receiver->test(*second, pair.thread);
 }
 
 TEST(Heard, a_sender_whose_work_fails_learns_first_that_the_receiver_has_closed) {
   with_pair([](Pair& pair) {
     send_one_of_two(pair);
     pair.close_and_tell(*pair.receiver, *pair.sender);
-    Request* const sent = *pair.sender->post(pair.sends.memory.data(), kBytes, pair.sends.registration);
+    Request* const sent =
+        *pair.sender->post(pair.sends.memory.data(), kBytes, pair.sends.registration, pair.thread);
     ASSERT_NE(sent, nullptr);
-    while (pair.sender->status() == Status::kReady) (void)pair.sender->test(*sent);
+    while (pair.sender->status() == Status::kReady) (void)pair.sender->test(*sent, pair.thread);
     ASSERT_EQ(pair.sender->status(), Status::kMigrating) << "its queue pair has reported an error";
     Pair::turn(*pair.sender);
     EXPECT_TRUE(all_there(*pair.sender)) << "a path was left for nothing";

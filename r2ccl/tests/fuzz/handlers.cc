@@ -285,7 +285,7 @@ class Play {
     if (posted_ >= wire::kRingLines || open_.size() >= 8) return;
     const size_t at = posted_ % wire::kRingLines * kMessageBytes;
     End &from = *world_.sender, &to = *world_.receiver;
-    auto wanted = receiver_->post(to.memory.data() + at, kMessageBytes, to.registration);
+    auto wanted = receiver_->post(to.memory.data() + at, kMessageBytes, to.registration, thread_);
     if (!wanted || !*wanted) return;
     std::memset(from.memory.data() + at, uint8_t(posted_ + 1), bytes);
     std::memset(to.memory.data() + at, 0, kMessageBytes);
@@ -296,14 +296,14 @@ class Play {
     for (auto& message : open_)
       if (!message.send) {
         auto sent = sender_->post(world_.sender->memory.data() + message.at, message.bytes,
-                                  world_.sender->registration);
+                                  world_.sender->registration, thread_);
         if (!sent || !*sent) break;
         message.send = *sent;
       }
     if (open_.empty() || !open_.front().send) return;
     auto& message = open_.front();
     if (!message.received) {
-      auto outcome = receiver_->test(*message.receive);
+      auto outcome = receiver_->test(*message.receive, thread_);
       message.received = outcome.ok() && outcome->done;
       if (message.received && honest_) {
         FUZZ_CHECK(outcome->bytes == message.bytes);
@@ -312,8 +312,9 @@ class Play {
       }
     }
     if (!message.sent) {
-      auto outcome = sender_->test(*message.send);
+      auto outcome = sender_->test(*message.send, thread_);
       message.sent = outcome.ok() && outcome->done;
+      if (outcome.ok()) thread_.look_at_acks(message.sent);
     }
     if (message.received && message.sent) open_.pop_front();
   }
@@ -388,6 +389,7 @@ class Play {
   std::optional<Wire> to_sender_, to_receiver_;
   std::optional<control::Message> last_[2];
   bool greeted_ = false, honest_ = true, begun_again_ = false;
+  ProgressThread thread_;
   std::deque<Open> open_;
   uint64_t posted_ = 0;
 };

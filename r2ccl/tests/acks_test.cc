@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// When ACKs are written, by the work requests of the receiver: behind the 'done' of a thread that
+// polls other requests, at once for one that does not. Whatever becomes of the thread and the channel, the
+// sender gets to know.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/protocol/late_acks.h"
+#include "r2ccl/tests/testing/traffic.h"
+
+namespace r2ccl {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+
+constexpr size_t kBytes = 64 << 10;  // not copied: its send waits for the ACK
+
+/// Counts the ACKs, or the CTS entries, that this process posts on any device of `context` from now on.
+class Written {
+ public:
+  explicit Written(ProcessContext& context) {
+    for (const verbs::Device& device : context.devices) {
+      ibv_context_ops& ops = device.context()->ops;
+      real_ = ops.post_send;
+      ops.post_send = &post;
+    }
+  }
+  static unsigned acks() { return acks_; }
+  static unsigned cts() { return cts_; }
+
+ private:
+  static int post(ibv_qp* pair, ibv_send_wr* work, ibv_send_wr** bad) {
+    if (work->opcode == IBV_WR_RDMA_WRITE && work->num_sge == 1) {
+      acks_ += work->sg_list->length == sizeof(ChannelMemory::received);
+      cts_ += work->sg_list->length == sizeof(wire::CtsLine);
+    }
+    return real_(pair, work, bad);
+  }
+  inline static int (*real_)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
+  inline static std::atomic<unsigned> acks_{0}, cts_{0};
+};
+
+/// The receiver's ends of two channels.
+struct Receiving {
+  explicit Receiving(const Link& link) {
+    for (int i = 0; i < 2; ++i) {
+      channel[size_t(i)] = accept_one(*net(), 0, link, listener[size_t(i)]);
+      reg[size_t(i)] = *net()->reg(channel[size_t(i)], data[size_t(i)].data(), kBytes);
+    }
+  }
+  Request* post(int i) {
+    return post_receive(*net(), channel[size_t(i)], data[size_t(i)].data(), kBytes, reg[size_t(i)]);
+  }
+  static bool done(Request* request) {
+    auto outcome = net()->test(request);
+    EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+    return outcome.ok() && outcome->done;
+  }
+  void close() {
+    for (Channel* one : channel)
+      if (one) {
+        EXPECT_TRUE(net()->close(one).ok());
+      }
+    for (Listener* one : listener) EXPECT_TRUE(net()->close(one).ok());
+  }
+  std::array<Listener*, 2> listener{};
+  std::array<Channel*, 2> channel{};
+  std::array<Registration*, 2> reg{};
+  std::array<std::array<uint8_t, kBytes>, 2> data{};
+};
+
+/// The sender sends one message over each of the channels of `over`, one after the other, when the receiver
+/// says so, and says itself when it is there (ports without a rate: a message has arrived when it is posted).
+/// It waits for each ACK, at most `longest`. `receiver` does the rest.
+void play(const std::vector<int>& over, const std::function<void(Receiving&, const Link&)>& receiver,
+          std::chrono::milliseconds longest = 5s) {
+  const auto fabric = make_fabric(2, 1);
+  const Child receives = start(fabric, 1, {}, [&](const Link& link) {
+    Receiving ends(link);
+    const Written counts(ends.channel[0]->context());
+    receiver(ends, link);
+    ends.close();
+    say(link);
+  });
+  const Child sends = start(fabric, 0, {}, [&](const Link& link) {
+    std::array<Channel*, 2> channel{};
+    for (Channel*& one : channel) one = connect_one(*net(), 0, link);
+    std::array<uint8_t, kBytes> data{};
+    auto reg = net()->reg(channel[0], data.data(), data.size());
+    ASSERT_TRUE(reg.ok());
+    for (const int i : over) {
+      wait_for_word(link);
+      Request* request = nullptr;
+      while (!request) {
+        auto posted = net()->isend(channel[size_t(i)], data.data(), data.size(), *reg);
+        ASSERT_TRUE(posted.ok()) << posted.error().message;
+        request = *posted;
+      }
+      say(link);
+      const auto posted_at = std::chrono::steady_clock::now();
+      for (bool done = false; !done;) {
+        auto outcome = net()->test(request);
+        ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+        ASSERT_LT(std::chrono::steady_clock::now() - posted_at, longest) << "channel " << i;
+        done = outcome->done;
+      }
+    }
+    wait_for_word(link);  // both ends close
+    for (Channel* one : channel) EXPECT_TRUE(net()->close(one).ok());
+  });
+  for (int i = 0; i < 2; ++i) relay_handle(receives, sends);
+  for (size_t i = 0; i < over.size(); ++i) {
+    wait_for_word(receives.link);
+    say(sends.link);
+    wait_for_word(sends.link);
+    say(receives.link);
+  }
+  wait_for_word(receives.link);
+  say(sends.link);
+  EXPECT_EQ(sends.wait(), 0);
+  EXPECT_EQ(receives.wait(), 0);
+}
+
+/// One more message has arrived.
+void next_message(const Link& link) {
+  say(link);
+  wait_for_word(link);
+}
+
+/// For as long as makes the thread write what it has put off.
+void test_in_vain(Request* open) {
+  for (uint32_t test = 0; test < LateAcks::kQuietTests; ++test) EXPECT_FALSE(Receiving::done(open));
+}
+
+TEST(Acks, are_written_behind_the_done_of_a_thread_that_has_other_requests) {
+  play({0, 0}, [](Receiving& ends, const Link& link) {
+    Request* const open = ends.post(1);
+    for (int i = 0; i < 2; ++i) {
+      Request* const message = ends.post(0);
+      next_message(link);
+      EXPECT_FALSE(Receiving::done(open));
+      const unsigned before = Written::acks();
+      EXPECT_TRUE(Receiving::done(message));
+      for (uint32_t test = 1; test < LateAcks::kQuietTests; ++test) EXPECT_FALSE(Receiving::done(open));
+      EXPECT_EQ(Written::acks(), before) << "there may be more to do";
+      EXPECT_FALSE(Receiving::done(open));
+      EXPECT_EQ(Written::acks(), before + 1);
+      test_in_vain(open);
+      EXPECT_EQ(Written::acks(), before + 1) << "once";
+    }
+  });
+}
+
+TEST(Acks, are_written_at_once_by_a_thread_that_has_nothing_else) {
+  play({0, 0}, [](Receiving& ends, const Link& link) {
+    for (int i = 0; i < 2; ++i) {
+      Request* const message = ends.post(0);
+      EXPECT_FALSE(Receiving::done(message));
+      next_message(link);
+      const unsigned before = Written::acks();
+      EXPECT_TRUE(Receiving::done(message));
+      EXPECT_EQ(Written::acks(), before + 1);
+    }
+  });
+}
+
+TEST(Acks, go_with_the_next_cts_entry_where_one_comes_first) {
+  play({0, 0}, [](Receiving& ends, const Link& link) {
+    Request* const open = ends.post(1);
+    Request* const first = ends.post(0);
+    next_message(link);
+    EXPECT_FALSE(Receiving::done(open));
+    const unsigned before = Written::acks(), entries = Written::cts();
+    EXPECT_TRUE(Receiving::done(first));
+    Request* const second = ends.post(0);
+    EXPECT_EQ(Written::cts(), entries + 1);
+    test_in_vain(open);
+    EXPECT_EQ(Written::acks(), before) << "the CTS entry has said it";
+    next_message(link);
+    EXPECT_TRUE(Receiving::done(second));
+    test_in_vain(open);
+    EXPECT_EQ(Written::acks(), before + 1);
+  });
+}
+
+TEST(Acks, are_written_all_when_the_thread_has_nothing_more) {
+  play({0, 1}, [](Receiving& ends, const Link& link) {
+    Request* const first = ends.post(0);
+    Request* const second = ends.post(1);
+    EXPECT_FALSE(Receiving::done(second));
+    next_message(link);
+    const unsigned before = Written::acks();
+    EXPECT_TRUE(Receiving::done(first));
+    EXPECT_EQ(Written::acks(), before);
+    next_message(link);
+    EXPECT_TRUE(Receiving::done(second));
+    EXPECT_EQ(Written::acks(), before + 2);
+  });
+}
+
+TEST(Acks, do_not_wait_for_requests_of_a_channel_that_is_closed) {
+  play({0}, [](Receiving& ends, const Link& link) {
+    EXPECT_FALSE(Receiving::done(ends.post(1)));
+    EXPECT_TRUE(net()->close(ends.channel[1]).ok());
+    ends.channel[1] = nullptr;
+    Request* const message = ends.post(0);
+    next_message(link);
+    const unsigned before = Written::acks();
+    EXPECT_TRUE(Receiving::done(message));
+    EXPECT_EQ(Written::acks(), before + 1);
+  });
+}
+
+TEST(Acks, reach_the_sender_where_the_thread_never_tests_again) {
+  play(
+      {0},
+      [](Receiving& ends, const Link& link) {
+        std::thread([&] {
+          Request* const open = ends.post(1);
+          Request* const message = ends.post(0);
+          next_message(link);
+          EXPECT_FALSE(Receiving::done(open));
+          const unsigned before = Written::acks();
+          EXPECT_TRUE(Receiving::done(message));
+          EXPECT_EQ(Written::acks(), before);
+        }).join();
+        std::this_thread::sleep_for(300ms);  // the sender has long asked
+      },
+      250ms);
+}
+
+TEST(Acks, of_a_channel_that_is_closed_are_told_by_that) {
+  play({0}, [](Receiving& ends, const Link& link) {
+    Request* const open = ends.post(1);
+    Request* const message = ends.post(0);
+    next_message(link);
+    EXPECT_FALSE(Receiving::done(open));
+    const unsigned before = Written::acks();
+    EXPECT_TRUE(Receiving::done(message));
+    EXPECT_EQ(Written::acks(), before);
+    EXPECT_TRUE(net()->close(ends.channel[0]).ok());
+    ends.channel[0] = nullptr;
+    test_in_vain(open);
+  });
+}
+
+}  // namespace
+}  // namespace r2ccl
