@@ -137,6 +137,7 @@ void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, d
     }
     return;
   }
+  if (kept_busy && relative > 0 && relative < kGray) ++nic.shown_slow;
   // What it would carry if it had work for as long as the others have.
   if (others_busy > 0) nic.idle += (std::min(1.0, busy / others_busy) - nic.idle) / 4;
   double more = 0;

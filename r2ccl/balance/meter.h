@@ -138,6 +138,8 @@ class Capacities {
   double by_port(size_t nic) const { return nics_[nic].most; }
   /// What it carried, relative to the others, in the last interval that said something; 0: none has, or it is gray.
   double last(size_t nic) const { return nics_[nic].well_for > 0 ? nics_[nic].level : 0; }
+  /// Intervals in which a gray NIC was slow while it had as much to do as the others, so that no lack of work explains it.
+  uint64_t shown_slow(size_t nic) const { return nics_[nic].shown_slow; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// … and more so than those know who spread the traffic: they expected `known` of it, relative to nominal.
   bool gray_beyond(size_t nic, double known) const {
@@ -162,6 +164,7 @@ class Capacities {
     double level = 1;       // smoothed
     double idle = 1;        // smoothed: the time for which it has work, relative to the others'
     bool gray = false;
+    uint64_t shown_slow = 0;  // intervals
     // A NIC that is slow again each time it is tried is tried less and less often.
     int well_for = 0;  // intervals since it was last gray
     bool before = false;

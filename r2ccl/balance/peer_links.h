@@ -29,8 +29,8 @@ class ToldRate {
 
   /// `rate`: measured now, 1: as fast as the others. `clock` grows.
   void update(double rate, uint64_t clock);
-  /// Nothing is known of it any more. It may have been slow for want of a trial: the next one comes later.
-  void forget();
+  /// Nothing is known of it any more: it is tried. If it is slow again soon, the next trial comes later.
+  void forget(uint64_t clock);
   double told() const { return told_; }
   bool is_slow() const { return told_ < 1; }
   uint64_t patience() const { return patience_; }
@@ -53,7 +53,8 @@ class PeerLinks {
   static constexpr double kMostSlow = 0.92;  ///< what a slow link carries at most
   /// A link that was fast is not known to be so any more when it has carried nothing for so long …
   static constexpr uint64_t kFastForNs = 2'000'000'000;
-  /// … a slow one when it has carried nothing for so many times its patience: then it is tried again.
+  /// … a slow one when nothing has shown for so many times its patience that it is slow for another reason than that
+  /// it has little to carry. Then it is tried again: a plan that knows of it gives it little.
   static constexpr uint64_t kSlowForPatiences = 4;
 
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
@@ -71,7 +72,8 @@ class PeerLinks {
   Capacities capacities_;
   uint64_t taken_ = 0;  // when
   uint64_t clock_ = 0;  // runs while there is traffic
-  std::array<uint64_t, Capacities::kMaxNics> bytes_{}, idle_ns_{};
+  std::array<uint64_t, Capacities::kMaxNics> bytes_{}, idle_ns_{};         // of the clock, since it carried something
+  std::array<uint64_t, Capacities::kMaxNics> shown_slow_{}, unproved_ns_{};  // … since it has shown that it is slow
   std::array<ToldRate, Capacities::kMaxNics> told_{};
 };
 
