@@ -177,7 +177,7 @@ void Group::tell_plan(const View& view) {
     double least = 1;
     for (size_t i = nic; i < view.nics.size(); i += nics)
       if (i < view.measured.size() && view.measured[i] != 0) least = std::min(least, view.nics[i]);
-    net_.plan_knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, least);
+    net_.plan_knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, least, 2 * SendWindow::kMost);
   }
 }
 
