@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the links to one peer carry, one over each NIC of this node, relative to each other: measured as NICs are
-// (meter.h), but by what goes to this peer. Says nothing of a link that was not busy enough to tell. Which end
-// of a slow link is slow cannot be told here (collective/attribution.h). Pure; time is passed in.
+// (meter.h), but by what goes to this peer, and by their queues where a plan has all of them keep one pace. Says
+// nothing of a link that was not busy enough to tell. Which end of a slow link is slow cannot be told here
+// (collective/attribution.h). Pure; time is passed in.
 //
 // All ranks plan by these rates, so they must not swing. That a link is slow is told at once: Capacities has been
 // sure of it before. Another rate of a slow link is told when it has lasted. A higher one must last longer: a link
@@ -58,7 +59,9 @@ class PeerLinks {
   static constexpr uint64_t kSlowForPatiences = 4;
 
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
-  explicit PeerLinks(std::span<const double> nominal) : count_(nominal.size()), capacities_(nominal) {}
+  explicit PeerLinks(std::span<const double> nominal) : count_(nominal.size()), capacities_(nominal) {
+    capacities_.find_bottlenecks();
+  }
 
   /// Takes readings of the links' meters; `part` and `planned` as of Capacities::take(). `traffic`: this process
   /// sends, to whomever: time in which it does not counts for nothing.

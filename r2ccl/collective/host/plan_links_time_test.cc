@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "r2ccl/collective/agreement.h"
@@ -34,6 +35,7 @@ class Job {
     uint32_t ranks = 4, rails = 4;
     double nic_rate = 62.5e6 / 4;  // bytes per second: a message takes 4 ms
     double latency = 0.1e-3;
+    double polls_every = 0;      // seconds: ranks that share cores learn of nothing sooner
     bool engine_always = false;  // CollNet carries operations although all nodes are healthy
     uint64_t bytes = 1 << 20;
     size_t open = 8;
@@ -52,6 +54,12 @@ class Job {
   void throttle(size_t rank, size_t nic, double part) {
     fabric_.set_rate(uint32_t(rank * shape_.rails + nic), part * shape_.nic_rate);
   }
+  /// Its port says that it is down.
+  void lose(size_t rank, size_t nic) {
+    Rank& of = *ranks_[rank];
+    of.capacity[1 + nic] = 0;
+    of.capacity[0] = CapacityCode(of.capacity[0] - kNominal / shape_.rails);
+  }
   /// What the newest plan knows of a NIC.
   double knows(size_t rank, size_t nic) const {
     const View& view = views_.back().second;
@@ -62,14 +70,14 @@ class Job {
   /// For so many seconds, or until `over`; the seconds that it took.
   double run(double seconds, const std::function<bool()>& over = [] { return false; }) {
     const double from = fabric_.now();
-    for (uint32_t rank = 0; rank < shape_.ranks; ++rank) go_on(rank);
+    for (uint32_t rank = 0; rank < shape_.ranks; ++rank) poll(rank);
     while (fabric_.now() < from + seconds && !over()) {
       const auto rank = fabric_.step();
       if (!rank) {
         ADD_FAILURE() << "standstill";
         break;
       }
-      go_on(*rank);
+      poll(*rank);
       if (fabric_.now() >= next_look_) look();
     }
     return fabric_.now() - from;
@@ -88,7 +96,8 @@ class Job {
           executor(transport, ExecutorLimits{.message_bytes = 64 << 10}),
           member({}, job.shape_.rails),
           pacer(10'000'000),
-          reported(1 + job.shape_.rails, kNominal),
+          capacity(1 + job.shape_.rails, kNominal),
+          reported(capacity),
           links(job.shape_.ranks * job.shape_.rails, 0),
           reported_links(links) {
       executor.set_window(window_for({job.shape_.nic_rate * job.shape_.rails, 0}, job.shape_.rails));
@@ -111,12 +120,15 @@ class Job {
     std::unique_ptr<LinkWatch> watch;
     Member member;
     ReportPacer pacer;
-    NodeCodes reported;
+    NodeCodes capacity, reported;
     LinkCodes links, reported_links;
     uint64_t planned = 0;
     bool follows_plan = false;
     std::vector<int32_t> sent, received;
     std::deque<Executor::Run*> runs;
+    double polls_at = 0;
+    bool wakes = false;
+    std::vector<std::pair<balance::NicMeter*, uint32_t>> done;  // writes since the last poll
     size_t begun = 0, ended = 0;
     std::map<std::pair<uint64_t, size_t>, std::shared_ptr<Program>> programs;  // by epoch and, of rings, by rail
   };
@@ -127,7 +139,9 @@ class Job {
     Rank& rank = *ranks_[from / shape_.rails];
     balance::NicMeter* const link = rank.meters.of(int(from % shape_.rails), address(to / shape_.rails, to % shape_.rails));
     const auto now = [this] { return clock(); };
-    if (done) {
+    if (done && shape_.polls_every > 0) {
+      rank.done.emplace_back(link, uint32_t(bytes));
+    } else if (done) {
       link->done(uint32_t(bytes), bytes, now);
     } else {
       link->posted(uint32_t(bytes), now);
@@ -167,6 +181,19 @@ class Job {
                std::move(schedule), number,
                [&](uint32_t peer, bool sends, uint32_t ordinal) { return rank.transport.end(peer, sends, ordinal); },
                std::move(rails), kMostSlots);
+  }
+
+  void poll(uint32_t number) {
+    Rank& rank = *ranks_[number];
+    if (fabric_.now() < rank.polls_at) {
+      if (!std::exchange(rank.wakes, true)) fabric_.wake(number, rank.polls_at - fabric_.now());
+      return;
+    }
+    rank.wakes = false;
+    rank.polls_at = fabric_.now() + shape_.polls_every;
+    for (const auto& [link, bytes] : rank.done) link->done(bytes, bytes, [this] { return clock(); });
+    rank.done.clear();
+    go_on(number);
   }
 
   void go_on(uint32_t number) {
@@ -217,12 +244,12 @@ class Job {
     for (uint32_t number = 0; number < shape_.ranks; ++number) {
       Rank& rank = *ranks_[number];
       rank.watches.look(now, part, rank.planned, true);
-      const NodeCodes capacity(1 + shape_.rails, kNominal);
-      if (now < rank.pacer.due(capacity, rank.reported, now, links_differ(rank.links, rank.reported_links))) continue;
+      if (now < rank.pacer.due(rank.capacity, rank.reported, now, links_differ(rank.links, rank.reported_links))) continue;
       rank.pacer.done(now);
+      rank.reported = rank.capacity;
       rank.reported_links = rank.links;
       std::vector<Coordinator::Outgoing> out;
-      coordinator_.on_message(int(number), rank.member.report(capacity, kAllSequences, rank.links), out);
+      coordinator_.on_message(int(number), rank.member.report(rank.capacity, kAllSequences, rank.links), out);
     }
     if (!coordinator_.due(bit(Sequence::kEngine))) return;
     std::vector<Coordinator::Outgoing> out;
@@ -255,9 +282,9 @@ class Job {
 
 // With its small share a NIC does not show its rate: in these cases it looked slow for good.
 TEST(PlanLinksTime, a_throttle_is_found_and_so_is_its_end) {
-  for (const auto& [latency, part] : {std::pair{0.1e-3, 0.25}, {1e-3, 0.5}}) {
-    const testing::Message which = testing::Message() << latency << " s, " << part;
-    Job job({.latency = latency});
+  for (const auto& [latency, polls, part] : {std::tuple{0.1e-3, 0.0, 0.25}, {1e-3, 0.0, 0.5}, {0.1e-3, 6e-3, 0.25}}) {
+    const testing::Message which = testing::Message() << latency << " s, " << polls << " s, " << part;
+    Job job({.latency = latency, .polls_every = polls});
     job.run(1);
     EXPECT_EQ(job.plans(), 0u) << which;
     job.throttle(1, 0, part);
@@ -284,6 +311,34 @@ TEST(PlanLinksTime, a_throttle_that_stays_is_seldom_tried) {
   }
   EXPECT_GE(times_found, 1);
   EXPECT_LE(times_found, 3);  // again after 4 s and 8 s without a proof at the earliest
+}
+
+// All NICs go at the pace of the slowest one, which by their rates is none.
+TEST(PlanLinksTime, a_nic_that_all_others_wait_for_is_found_by_its_queue) {
+  for (const auto& [latency, part, at_least] : {std::tuple{1e-3, 0.25, 0.5}, {1e-3, 0.5, 0.57}, {0.1e-3, 0.5, 0.6}}) {
+    const testing::Message which = testing::Message() << latency << " s, " << part;
+    Job job({.latency = latency, .engine_always = true});
+    const double healthy = job.rate(1);
+    EXPECT_EQ(job.plans(), 0u) << which;
+    job.throttle(1, 0, part);
+    EXPECT_LT(job.run(3, [&] { return job.knows(1, 0) < 1; }), 1) << which;
+    job.run(2);
+    EXPECT_GT(job.rate(2), at_least * healthy) << which;  // not at `part`
+  }
+}
+
+// A lost NIC leaves the others with unequal parts.
+TEST(PlanLinksTime, healthy_nics_beside_lost_ones_are_not_slow) {
+  for (const double latency : {0.1e-3, 1e-3}) {
+    Job job({.latency = latency, .engine_always = true});
+    job.run(1);
+    job.lose(1, 0);
+    job.run(3);
+    EXPECT_EQ(job.plans(), 1u) << latency;
+    job.lose(3, 2);
+    job.run(3);
+    EXPECT_EQ(job.plans(), 2u) << latency;
+  }
 }
 
 }  // namespace

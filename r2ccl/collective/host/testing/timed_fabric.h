@@ -70,6 +70,10 @@ class TimedFabric {
       seen_by_ = pipe.from / rails_;
     });
   }
+  /// A rank looks again after so many seconds.
+  void wake(uint32_t rank, double delay) {
+    at(delay, [this, rank] { seen_by_ = rank; });
+  }
   double now() const { return now_; }
   double sent_by(uint32_t port) const { return ports_[port].sent; }
   /// The events up to the next one that a rank can see (a receive that its peer posted, or a message that is
