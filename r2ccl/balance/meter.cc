@@ -22,7 +22,7 @@ Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& read
 
 /// What an interval has shown of each NIC; 0 where one did too little to tell.
 struct Capacities::Interval {
-  std::array<double, kMaxNics> carried{}, rate{}, busy{}, parts{}, depth{}, most{};
+  std::array<double, kMaxNics> carried{}, rate{}, busy{}, parts{}, depth{}, most{}, byte_waits{}, write_waits{};
   std::vector<double> rates, whole_rates, well_busy;  // of those that did enough
   double most_busy = 0, all_depths = 0, all_bytes = 0;
 
@@ -33,6 +33,30 @@ struct Capacities::Interval {
   }
 };
 
+/// A plan has each NIC carry its part of each chunk, so all NICs keep the pace of the slowest one, and by their rates
+/// none is slow. But where that one always has a queue, the others have what they carry done soon: what is sent waits far
+/// longer there. Each write must, and each byte: where completions are noticed late, a byte of a small write waits for
+/// longer than one of a large write. What the others could carry is then not known; a byte's wait on one of them is at
+/// least what it takes. What the NIC carries of that at most; 1: it is none that the others wait for.
+double Capacities::bottleneck(const Interval& interval, size_t nic) const {
+  if (interval.depth[nic] < kQueue || interval.busy[nic] < kBusiest * interval.most_busy) return 1;
+  std::vector<double> bytes, writes;
+  for (size_t i = 0; i < count_; ++i) {
+    if (i == nic || interval.byte_waits[i] <= 0) continue;
+    bytes.push_back(interval.byte_waits[i]);
+    writes.push_back(interval.write_waits[i]);
+  }
+  if (bytes.empty()) return 1;
+  const auto middle = [](std::vector<double>& of) {
+    const auto it = of.begin() + std::ptrdiff_t(of.size() / 2);
+    std::nth_element(of.begin(), it, of.end());
+    return *it;
+  };
+  const double byte = middle(bytes);
+  if (interval.byte_waits[nic] < kLongWaits * byte || interval.write_waits[nic] < kLongWaits * middle(writes)) return 1;
+  return std::min(kBottleneck, byte * interval.depth[nic] / interval.byte_waits[nic]);
+}
+
 bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part,
                       uint64_t planned) {
   if (began_ == 0) began_ = now;
@@ -40,7 +64,7 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   const Interval interval = close(readings, now, part);
   began_ = now;
   const double by_plan = double(planned - std::exchange(planned_, planned));
-  judge_all(interval, by_plan > interval.all_bytes / 2 ? kPlannedBacklog : kBacklog);
+  judge_all(interval, by_plan > interval.all_bytes / 2);
   return true;
 }
 
@@ -81,13 +105,16 @@ Capacities::Interval Capacities::close(std::span<const NicMeter::Reading> readin
     const double each = double(span.busy) / double(span.writes);
     interval.most[nic] = each > 2 * kLatencyNs ? each / (each - kLatencyNs) : 2;
     interval.all_depths += interval.depth[nic] = double(span.depth) / double(span.writes);
+    interval.byte_waits[nic] = interval.depth[nic] / interval.carried[nic];
+    interval.write_waits[nic] = interval.depth[nic] * each;
     interval.all_bytes += double(span.bytes);
     if (!nics_[nic].gray) interval.well_busy.push_back(interval.busy[nic]);
   }
   return interval;
 }
 
-void Capacities::judge_all(const Interval& interval, double backlog) {
+void Capacities::judge_all(const Interval& interval, bool planned) {
+  const double backlog = planned ? kPlannedBacklog : kBacklog;
   const bool comparable = interval.comparable();
   const double others = comparable ? usual(interval.rates) : 0;
   const double whole_others = comparable ? usual(interval.whole_rates) : 0;
@@ -95,12 +122,14 @@ void Capacities::judge_all(const Interval& interval, double backlog) {
   const bool any_well = std::any_of(nics_.begin(), nics_.begin() + count_,
                                     [](const Nic& nic) { return nic.known && !nic.gray; });
   for (size_t nic = 0; nic < count_; ++nic) {
-    const double relative = nics_[nic].gray && any_well ? relative_to_well(interval, nic)
-                                                        : interval.relative(nic, others, whole_others);
+    double relative = nics_[nic].gray && any_well ? relative_to_well(interval, nic)
+                                                  : interval.relative(nic, others, whole_others);
     const double others_depth =
         comparable ? (interval.all_depths - interval.depth[nic]) / double(interval.rates.size() - 1) : 0;
-    const bool kept_busy =
-        interval.busy[nic] >= kBusiest * interval.most_busy && interval.depth[nic] >= backlog * others_depth;
+    const double queued = planned && finds_bottlenecks_ ? bottleneck(interval, nic) : 1;
+    if (relative > 0) relative = std::min(relative, queued);
+    const bool kept_busy = queued < 1 || (interval.busy[nic] >= kBusiest * interval.most_busy &&
+                                          interval.depth[nic] >= backlog * others_depth);
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
       judge(nics_[nic], relative, interval.most[nic], kept_busy, interval.busy[nic], others_busy);
@@ -137,6 +166,7 @@ void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, d
     }
     return;
   }
+  if (kept_busy && relative > 0 && relative < kGray) ++nic.shown_slow;
   // What it would carry if it had work for as long as the others have.
   if (others_busy > 0) nic.idle += (std::min(1.0, busy / others_busy) - nic.idle) / 4;
   double more = 0;

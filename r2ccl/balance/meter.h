@@ -112,6 +112,9 @@ class Capacities {
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
   /// … if most bytes follow a plan: a slow NIC's share then waits in its queue, and cannot go elsewhere.
   static constexpr double kPlannedBacklog = 2;
+  /// … and one that all others wait for: it has so many writes under way, they and their bytes wait so many times as long
+  /// there as on the others, and it carries so much of what they could at most.
+  static constexpr double kQueue = 3, kLongWaits = 3, kBottleneck = 0.8;
   /// At most this much of a write's time is not due to the NIC's rate: latency, or waiting for a poll.
   static constexpr double kLatencyNs = 1e6;
   static constexpr double kIdle = 0.8;  ///< a gray NIC with work for less of the others' time has too little
@@ -124,6 +127,8 @@ class Capacities {
   Capacities() = default;
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit Capacities(std::span<const double> nominal);
+  /// From now on a NIC that all others wait for under a plan is slow, too. Whoever asks for that must tell those who plan.
+  void find_bottlenecks() { finds_bottlenecks_ = true; }
 
   /// Takes readings of all NICs' meters at time `now`; may be called at any time. `part[i]`: the part of NIC
   /// i's work that is this process's, as far as is known; empty: all of it. `planned`: how many of all bytes
@@ -138,6 +143,8 @@ class Capacities {
   double by_port(size_t nic) const { return nics_[nic].most; }
   /// What it carried, relative to the others, in the last interval that said something; 0: none has, or it is gray.
   double last(size_t nic) const { return nics_[nic].well_for > 0 ? nics_[nic].level : 0; }
+  /// Intervals in which a gray NIC was slow while it had as much to do as the others, so that no lack of work explains it.
+  uint64_t shown_slow(size_t nic) const { return nics_[nic].shown_slow; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// … and more so than those know who spread the traffic: they expected `known` of it, relative to nominal.
   bool gray_beyond(size_t nic, double known) const {
@@ -162,6 +169,7 @@ class Capacities {
     double level = 1;       // smoothed
     double idle = 1;        // smoothed: the time for which it has work, relative to the others'
     bool gray = false;
+    uint64_t shown_slow = 0;  // intervals
     // A NIC that is slow again each time it is tried is tried less and less often.
     int well_for = 0;  // intervals since it was last gray
     bool before = false;
@@ -176,12 +184,14 @@ class Capacities {
   bool is_over(std::span<const NicMeter::Reading> readings, uint64_t now);
   /// Ends the interval; the next one begins with these readings.
   Interval close(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part);
-  void judge_all(const Interval& interval, double backlog);
+  void judge_all(const Interval& interval, bool planned);
+  double bottleneck(const Interval& interval, size_t nic) const;
   /// `nic` is gray.
   double relative_to_well(const Interval& interval, size_t nic) const;
   static double usual(std::span<const double> samples);
   static void judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy);
   size_t count_ = 0;
+  bool finds_bottlenecks_ = false;
   uint64_t began_ = 0;
   uint64_t planned_ = 0;  // bytes, when it began
   std::array<Nic, kMaxNics> nics_{};

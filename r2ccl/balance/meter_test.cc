@@ -161,6 +161,52 @@ TEST(Capacities, after_a_plan_a_slow_nic_is_where_everything_waits) {
   EXPECT_TRUE(node.capacities.gray(2));
 }
 
+// A plan has all NICs keep the pace of the slowest one: it shows by its queue alone.
+TEST(Capacities, under_a_plan_the_nic_that_all_others_wait_for_is_slow_where_that_is_asked_for) {
+  const auto slow = [](double planned, double depth, bool asked) {
+    Node node(4);
+    node.planned = planned;
+    if (asked) node.capacities.find_bottlenecks();
+    std::fill(node.depth.begin(), node.depth.end(), 1.5);
+    node.depth[2] = depth;
+    node.run(500, 0.1);
+    for (const size_t other : {0, 1, 3}) EXPECT_FALSE(node.capacities.gray(other)) << depth;
+    return node.capacities.gray(2);
+  };
+  EXPECT_TRUE(slow(0.8, 6, true));
+  EXPECT_FALSE(slow(0.8, 4, true)) << "a byte waits less than three times as long";
+  EXPECT_FALSE(slow(0.2, 6, true)) << "most traffic follows no plan: a NIC may just have more to do";
+  EXPECT_FALSE(slow(0.8, 6, false));
+}
+
+// Where completions are noticed late a plan's small writes have a low rate, and are under way for as long as others.
+TEST(Capacities, small_writes_that_are_noticed_late_are_no_queue) {
+  Node node(4);
+  node.planned = 1;
+  node.capacities.find_bottlenecks();
+  node.rate[2] = 0.2;
+  node.run(2000, 0.1);
+  EXPECT_FALSE(node.capacities.gray(2));
+}
+
+// … and its rate is no more than what a byte takes on it, compared with its whole way on the others.
+TEST(Capacities, a_nic_that_all_others_wait_for_carries_what_its_queue_says) {
+  Node node(4);
+  node.planned = 1;
+  node.capacities.find_bottlenecks();
+  std::fill(node.depth.begin(), node.depth.end(), 1.0);
+  node.rate[2] = 0.5;  // by its rate while busy
+  node.depth[2] = 8;
+  node.run(2000, 0.1);
+  EXPECT_NEAR(node.capacities.relative(2), 0.5, 0.1);
+  node.rate[2] = 1;  // … and at the pace of all
+  node.run(2000, 0.1);
+  EXPECT_NEAR(node.capacities.relative(2), Capacities::kBottleneck, 0.1);
+  node.depth[2] = 1;
+  node.run(2000, 0.1);
+  EXPECT_FALSE(node.capacities.gray(2));
+}
+
 TEST(NicMeter, counts_what_is_under_way_at_each_completion) {
   NicMeter meter;
   uint64_t now = 1;

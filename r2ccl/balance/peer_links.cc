@@ -32,15 +32,14 @@ void ToldRate::update(double rate, uint64_t clock) {
 
 // The rate has fallen: what had been told before it was too much.
 void ToldRate::guess_failed(uint64_t clock) {
-  if (rose_ != 0 && clock - rose_ < 4 * patience_) patience_ = std::min(2 * patience_, kRiseAtMostNs);
+  if (rose_ != 0 && clock - rose_ < kForgivenNs) patience_ = std::min(2 * patience_, kRiseAtMostNs);
   rose_ = 0;
   trend_ = Trend::kNone;
 }
 
-void ToldRate::forget() {
+void ToldRate::forget(uint64_t clock) {
   told_ = 1;
-  patience_ = std::min(2 * patience_, kRiseAtMostNs);
-  rose_ = 0;
+  rose_ = clock;
   trend_ = Trend::kNone;
 }
 
@@ -53,13 +52,20 @@ void PeerLinks::take(std::span<const NicMeter::Reading> readings, uint64_t now, 
     idle_ns_[link] += passed;
     if (readings[link].bytes != bytes_[link]) idle_ns_[link] = 0;
     bytes_[link] = readings[link].bytes;
-    if (!told_[link].is_slow() || idle_ns_[link] < kSlowForPatiences * told_[link].patience()) continue;
-    told_[link].forget();
-    capacities_.forget(link);
   }
   capacities_.take(readings, now, part, planned);
-  for (size_t link = 0; link < count_; ++link)
+  for (size_t link = 0; link < count_; ++link) {
+    const uint64_t shown = capacities_.shown_slow(link);
+    const bool proved = !told_[link].is_slow() || shown != shown_slow_[link];
+    unproved_ns_[link] = proved ? 0 : unproved_ns_[link] + passed;
+    shown_slow_[link] = shown;
+    if (unproved_ns_[link] >= kSlowForPatiences * told_[link].patience()) {
+      told_[link].forget(clock_);
+      capacities_.forget(link);
+      shown_slow_[link] = unproved_ns_[link] = 0;
+    }
     told_[link].update(capacities_.gray(link) ? capacities_.relative(link) : 1, clock_);
+  }
 }
 
 double PeerLinks::rate(size_t link) const {

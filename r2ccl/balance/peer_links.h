@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the links to one peer carry, one over each NIC of this node, relative to each other: measured as NICs are
-// (meter.h), but by what goes to this peer. Says nothing of a link that was not busy enough to tell. Which end
-// of a slow link is slow cannot be told here (collective/attribution.h). Pure; time is passed in.
+// (meter.h), but by what goes to this peer, and by their queues where a plan has all of them keep one pace. Says
+// nothing of a link that was not busy enough to tell. Which end of a slow link is slow cannot be told here
+// (collective/attribution.h). Pure; time is passed in.
 //
 // All ranks plan by these rates, so they must not swing. That a link is slow is told at once: Capacities has been
 // sure of it before. Another rate of a slow link is told when it has lasted. A higher one must last longer: a link
@@ -29,8 +30,8 @@ class ToldRate {
 
   /// `rate`: measured now, 1: as fast as the others. `clock` grows.
   void update(double rate, uint64_t clock);
-  /// Nothing is known of it any more. It may have been slow for want of a trial: the next one comes later.
-  void forget();
+  /// Nothing is known of it any more: it is tried. If it is slow again soon, the next trial comes later.
+  void forget(uint64_t clock);
   double told() const { return told_; }
   bool is_slow() const { return told_ < 1; }
   uint64_t patience() const { return patience_; }
@@ -53,11 +54,14 @@ class PeerLinks {
   static constexpr double kMostSlow = 0.92;  ///< what a slow link carries at most
   /// A link that was fast is not known to be so any more when it has carried nothing for so long …
   static constexpr uint64_t kFastForNs = 2'000'000'000;
-  /// … a slow one when it has carried nothing for so many times its patience: then it is tried again.
+  /// … a slow one when nothing has shown for so many times its patience that it is slow for another reason than that
+  /// it has little to carry. Then it is tried again: a plan that knows of it gives it little.
   static constexpr uint64_t kSlowForPatiences = 4;
 
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
-  explicit PeerLinks(std::span<const double> nominal) : count_(nominal.size()), capacities_(nominal) {}
+  explicit PeerLinks(std::span<const double> nominal) : count_(nominal.size()), capacities_(nominal) {
+    capacities_.find_bottlenecks();
+  }
 
   /// Takes readings of the links' meters; `part` and `planned` as of Capacities::take(). `traffic`: this process
   /// sends, to whomever: time in which it does not counts for nothing.
@@ -71,7 +75,8 @@ class PeerLinks {
   Capacities capacities_;
   uint64_t taken_ = 0;  // when
   uint64_t clock_ = 0;  // runs while there is traffic
-  std::array<uint64_t, Capacities::kMaxNics> bytes_{}, idle_ns_{};
+  std::array<uint64_t, Capacities::kMaxNics> bytes_{}, idle_ns_{};         // of the clock, since it carried something
+  std::array<uint64_t, Capacities::kMaxNics> shown_slow_{}, unproved_ns_{};  // … since it has shown that it is slow
   std::array<ToldRate, Capacities::kMaxNics> told_{};
 };
 

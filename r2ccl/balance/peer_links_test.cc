@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -99,14 +100,32 @@ class Peer {
         meters_[i].done(bytes, bytes, [&] { return now_ + 10 * kMs * uint64_t(write + 1) / uint64_t(done); });
       meters_[i].abandoned(4 - done, until);
     }
-    now_ = until;
-    std::vector<NicMeter::Reading> readings;
-    for (const NicMeter& meter : meters_) readings.push_back(meter.read());
-    links.take(readings, now_, {}, 0, traffic);
+    look(links, until, traffic);
+  }
+  /// All follows a plan, and the first link carries so much of what each of the others does, for 10 ms: one write,
+  /// where the others have two under way, or, if `waits`, eight that wait for each other.
+  void planned_step(PeerLinks& links, double first, bool waits) {
+    const uint64_t until = now_ + 10 * kMs;
+    for (size_t i = 0; i < meters_.size(); ++i) {
+      const int writes = i > 0 ? 2 : waits ? 8 : 1;
+      const auto bytes = uint32_t((i > 0 ? 1 : first) * (1 << 20) / writes);
+      for (int write = 0; write < writes; ++write) meters_[i].posted(bytes, [&] { return now_; });
+      for (int write = 0; write < writes; ++write)
+        meters_[i].done(bytes, bytes, [&] { return now_ + 10 * kMs * uint64_t(write + 1) / uint64_t(writes); });
+      planned_ += bytes * uint64_t(writes);
+    }
+    look(links, until, true);
   }
   uint64_t now() const { return now_; }
 
  private:
+  void look(PeerLinks& links, uint64_t until, bool traffic) {
+    now_ = until;
+    std::vector<NicMeter::Reading> readings;
+    for (const NicMeter& meter : meters_) readings.push_back(meter.read());
+    links.take(readings, now_, {}, planned_, traffic);
+  }
+  uint64_t planned_ = 0;
   std::vector<NicMeter> meters_;
   uint64_t now_ = kSecond;
 };
@@ -162,6 +181,42 @@ TEST(PeerLinks, a_slow_link_that_carries_nothing_is_tried_again_ever_later) {
   while (links.rate(0) == PeerLinks::kFast || links.rate(0) == PeerLinks::kUnknown) peer.step(links, {0.5, 1, 1, 1});
   for (int i = 0; i < 100'000; ++i) peer.step(links, {0, 0, 0, 0}, false);
   EXPECT_NEAR(links.rate(0), 0.5, 0.05);
+}
+
+/// Seconds for which a slow link stays slow under a plan; at most 600.
+double slow_for(PeerLinks& links, Peer& peer, bool waits) {
+  const uint64_t from = peer.now();
+  while (links.rate(0) > 0 && links.rate(0) < 1 && peer.now() - from < 600 * kSecond) peer.planned_step(links, 0.3, waits);
+  return double(peer.now() - from) / kSecond;
+}
+
+// Under a plan that knows of it a NIC carries little, and looks slow for that: whether it could carry more shows when
+// it is given more.
+TEST(PeerLinks, a_slow_link_of_which_a_plan_asks_little_is_tried_again_ever_later) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  double before = 0;
+  for (int round = 0; round < 12; ++round) {
+    for (int i = 0; i < 500 && !(links.rate(0) > 0 && links.rate(0) < 1); ++i) peer.step(links, {0.25, 1, 1, 1});
+    ASSERT_NEAR(links.rate(0), 0.25, 0.05);
+    const double lasted = slow_for(links, peer, false);
+    EXPECT_LT(lasted, round == 0 ? 6 : 260);
+    EXPECT_GT(lasted, std::min(1.7 * before, 250.0)) << "round " << round;
+    before = lasted;
+  }
+  EXPECT_GT(before, 200);
+  // Once it has been fast for long, the next throttle's end is noticed soon again.
+  for (int i = 0; i < 6500; ++i) peer.step(links, {1, 1, 1, 1});
+  for (int i = 0; i < 500 && links.rate(0) >= 1; ++i) peer.step(links, {0.25, 1, 1, 1});
+  EXPECT_LT(slow_for(links, peer, false), 6);
+}
+
+TEST(PeerLinks, a_link_on_which_writes_wait_is_not_tried) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  for (int i = 0; i < 100; ++i) peer.step(links, {0.25, 1, 1, 1});
+  ASSERT_NEAR(links.rate(0), 0.25, 0.05);
+  EXPECT_EQ(slow_for(links, peer, true), 600);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class ProbeTimes {
 
   /// No deadline is shorter than `least`, nor longer than `most` (at least `least`).
   ProbeTimes(uint64_t least, uint64_t most)
-      : rails_(size_t(kMostNics) * kMostNics, Rail{AdaptiveBound(kQuarters, least, most)}) {}
+      : most_(std::max(least, most)), rails_(size_t(kMostNics) * kMostNics, Rail{AdaptiveBound(kQuarters, least, most)}) {}
 
   /// A probe of the rail came back `now`, after `took`, however late: also when its path had been left by
   /// then.
@@ -36,8 +36,9 @@ class ProbeTimes {
   /// How old an unanswered probe must be to mean that the rail is dead: four times the longest answer of
   /// late, at least the least (twice that for each of `silent_leaves`, the paths that the channel has left for
   /// silence since it last got anything anywhere: then it is the deadline that is wrong), at most the most.
-  uint64_t deadline(int local, int remote, unsigned silent_leaves, uint64_t now) const {
-    return faded(rails_[index(local, remote)], now).ns(silent_leaves);
+  /// `queue`: how long it may take until what stands before the probe in the rail's queues is done, if that is known.
+  uint64_t deadline(int local, int remote, unsigned silent_leaves, uint64_t now, uint64_t queue = 0) const {
+    return std::max(faded(rails_[index(local, remote)], now).ns(silent_leaves), std::min(queue, most_));
   }
 
  private:
@@ -53,6 +54,7 @@ class ProbeTimes {
     return bound;
   }
 
+  uint64_t most_;
   std::vector<Rail> rails_;
 };
 

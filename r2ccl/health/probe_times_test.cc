@@ -56,5 +56,15 @@ TEST(ProbeTimes, each_path_left_for_silence_without_anything_in_between_doubles_
   EXPECT_EQ(times.deadline(0, 0, 3, kNow), 64u);
 }
 
+// Nothing has been answered yet over a NIC that has just become slow, and its queue is long.
+TEST(ProbeTimes, what_stands_before_a_probe_in_a_slow_nics_queue_is_waited_for) {
+  ProbeTimes times(kLeast, kMost);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow, 60), 60u);
+  EXPECT_EQ(times.deadline(0, 0, 3, kNow, 60), 64u) << "the longer of both";
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow, 3), kLeast);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow, 9000), kMost) << "a dead rail is left in the end";
+  EXPECT_EQ(ProbeTimes(700, kMost).deadline(0, 0, 0, kNow, 9000), 700u);
+}
+
 }  // namespace
 }  // namespace r2ccl::health

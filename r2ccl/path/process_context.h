@@ -87,6 +87,8 @@ struct ProcessContext {
   balance::Capacities capacities;
   /// What plans know of the rails that begin at each NIC: at the least, relative to nominal (Net::plan_knows).
   std::array<std::atomic<double>, wire::kMaxNics> plan_lacks{};  ///< 1 − that
+  /// … and how long what a plan may have under way on those rails then takes; 0: they are not known to be slow.
+  std::array<std::atomic<uint64_t>, wire::kMaxNics> plan_queue_ns{};
   /// It carries less than its neighbours; for what follows a plan: less than the plan knows of.
   bool is_degraded(size_t nic, bool follows_plan) const {
     return capacities.gray_beyond(nic, follows_plan ? 1 - plan_lacks[nic].load(std::memory_order_relaxed) : 1);

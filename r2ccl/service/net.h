@@ -93,8 +93,9 @@ class Net {
   /// under way than others.
   virtual void follows_plan(Channel* /*channel*/) {}
   /// The rail that begins at `device` carries so much of its nominal rate by what plans know, at either end and to
-  /// any peer: so much is no reason to move what follows a plan.
-  virtual void plan_knows(int /*device*/, double /*relative*/) {}
+  /// any peer: so much is no reason to move what follows a plan. `under_way`: bytes that may stand in the queues of
+  /// such a rail, at both ends: a probe may be behind them, and is waited for as long as they take.
+  virtual void plan_knows(int /*device*/, double /*relative*/, size_t /*under_way*/) {}
   virtual Result<void> close(Listener* listener) = 0;
   virtual Result<void> close(Channel* channel) = 0;
 

@@ -211,7 +211,10 @@ class Runtime final : public Net {
   }
 
   void follows_plan(Channel* channel) override { channel->follow_plan(); }
-  void plan_knows(int device, double relative) override {
+  void plan_knows(int device, double relative, size_t under_way) override {
+    const double bytes_per_ns = std::max(relative, 0.01) * std::max(1, speeds_mbps_[size_t(device)]) / 8000;
+    context_.plan_queue_ns[size_t(device)].store(relative < 1 ? uint64_t(double(under_way) / bytes_per_ns) : 0,
+                                                 std::memory_order_relaxed);
     context_.plan_lacks[size_t(device)].store(1 - relative, std::memory_order_relaxed);
   }
 

@@ -7,7 +7,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 27> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 28> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -35,6 +35,7 @@ constexpr std::array<std::pair<EventType, std::string_view>, 27> kNames{{
     {EventType::kChannelClosing, "channel_closing"},
     {EventType::kPlanAgreed, "plan_agreed"},
     {EventType::kPathAccepted, "path_accepted"},
+    {EventType::kAlgorithmChosen, "algorithm_chosen"},
 }};
 
 }  // namespace
@@ -53,6 +54,21 @@ std::string_view name(DetectedBy by) {
     case DetectedBy::kEvent: return "event";
     case DetectedBy::kWatchdog: return "watchdog";
     case DetectedBy::kPeer: return "peer";
+  }
+  // clang-format on
+  return "none";
+}
+
+std::string_view name(PlannedAlgorithm algorithm) {
+  // clang-format off
+  switch (algorithm) {
+    case PlannedAlgorithm::kNccl: return "nccl";
+    case PlannedAlgorithm::kRing: return "ring";
+    case PlannedAlgorithm::kUnequalRing: return "unequal_ring";
+    case PlannedAlgorithm::kDoubleTree: return "double_tree";
+    case PlannedAlgorithm::kR2cclAllReduce: return "r2ccl_allreduce";
+    case PlannedAlgorithm::kFourStage: return "four_stage";
+    case PlannedAlgorithm::kMix: return "mix";
   }
   // clang-format on
   return "none";

@@ -4,6 +4,7 @@
 // are other processes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -47,10 +48,16 @@ enum class EventType : uint16_t {
   // --- collective, rare ---
   kPlanAgreed = 53,  ///< a group has a new view of its nodes' capacities: a = epoch, b = operation from which
                      ///< it holds, c = thousandths that the weakest node carries, peer = this rank
+  kAlgorithmChosen = 55,  ///< what AllReduces run by a view: a = its epoch, b = bytes of the operation, 0 when NCCL's
+                          ///< tuner leaves all of them to NCCL, c = PlannedAlgorithm, peer = this rank
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.
 enum class DetectedBy : uint8_t { kNone = 0, kCompletion = 1, kEvent = 2, kWatchdog = 3, kPeer = 4 };
+
+/// What runs AllReduces in mode 3: NCCL's own choice on Balance, or a schedule of the host engine.
+enum class PlannedAlgorithm : uint8_t { kNccl, kRing, kUnequalRing, kDoubleTree, kR2cclAllReduce, kFourStage, kMix };
+inline constexpr size_t kPlannedAlgorithms = 7;
 
 /// One event, 64 bytes. `sequence` is written last (release).
 struct alignas(64) Event {
@@ -72,6 +79,8 @@ static_assert(sizeof(Event) == 64);
 std::string_view name(EventType type);
 /// "completion", "event", "watchdog", "peer" or "none".
 std::string_view name(DetectedBy by);
+/// "nccl", or the schedule's name as in R2CC_ALGORITHM; "none" for a value that is none of them.
+std::string_view name(PlannedAlgorithm algorithm);
 /// The type with that name, kNone when there is none.
 EventType event_from_name(std::string_view name);
 

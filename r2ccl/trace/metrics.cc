@@ -88,6 +88,13 @@ void labelled(std::string& out, const char* name, const char* help,
     out += std::string(name) + "{" + labels + "} " + std::to_string(count) + "\n";
 }
 
+std::string thousandths(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%llu.%03llu", static_cast<unsigned long long>(value / 1000),
+                static_cast<unsigned long long>(value % 1000));
+  return text;
+}
+
 std::string seconds(uint64_t ns) {
   char text[40];
   std::snprintf(text, sizeof text, "%llu.%09llu", static_cast<unsigned long long>(ns / 1'000'000'000),
@@ -117,7 +124,10 @@ Metrics::Metrics(const std::string& path, std::vector<std::string> nics)
          {DetectedBy::kCompletion, DetectedBy::kEvent, DetectedBy::kWatchdog, DetectedBy::kPeer})
       failures_[one + "," + label("detected_by", name(by))] = 0;
   }
+  for (size_t i = 0; i < kPlannedAlgorithms; ++i) algorithm_now_[algorithm(PlannedAlgorithm(i))] = 0;
 }
+
+Metrics::Labels Metrics::algorithm(PlannedAlgorithm algorithm) { return label("algorithm", name(algorithm)); }
 
 Metrics::Labels Metrics::nic(uint16_t index) const {
   return label("nic", index < nics_.size() ? std::string_view(nics_[index]) : "none");
@@ -164,6 +174,20 @@ void Metrics::count_locked(const Event& event) {
     case EventType::kNicGray:
       gray_now_[nic(event.nic)] = 1;
       break;
+    case EventType::kPlanAgreed:
+      ++plans_;
+      plan_thousandths_ = event.c;
+      break;
+    case EventType::kAlgorithmChosen: {
+      if (event.a == algorithm_epoch_ && event.b < algorithm_bytes_) return;
+      algorithm_epoch_ = event.a;
+      algorithm_bytes_ = event.b;
+      for (auto& [labels, now] : algorithm_now_) now = 0;
+      const auto chosen = event.c < kPlannedAlgorithms ? algorithm_now_.find(algorithm(PlannedAlgorithm(event.c)))
+                                                       : algorithm_now_.end();
+      if (chosen != algorithm_now_.end()) chosen->second = 1;
+      break;
+    }
     case EventType::kDuplicateDropped:
       ++duplicates_;
       break;
@@ -211,6 +235,13 @@ std::string Metrics::text(uint64_t now) const {
           "Time that channels spent without a path, failbacks included, added up.", seconds(without));
   single(out, "r2ccl_channels_without_path", "gauge", "Channels that have no path at this moment.",
          std::to_string(without_path_since_.size()));
+  counter("r2ccl_plans_total", "Plans that groups of mode 3 took: other capacities of the nodes, agreed on by all ranks.",
+          std::to_string(plans_));
+  single(out, "r2ccl_plan_capacity", "gauge", "What the weakest node carries by the newest plan, relative to its NICs' rates.",
+         thousandths(plan_thousandths_));
+  labelled(out, "r2ccl_plan_algorithm",
+           "1 for what runs large AllReduces by the newest plan: nccl, or a schedule of the host engine.",
+           algorithm_now_, "gauge");
   labelled(out, "r2ccl_channels_failed_total", "Channels that ended with an error, by its kind.", failed_);
   return out;
 }

@@ -140,6 +140,38 @@ TEST(Metrics, a_port_that_was_away_is_gray_no_more) {
   }
 }
 
+TEST(Metrics, tell_how_many_plans_there_were_and_what_holds_now) {
+  Metrics metrics("unused", {"a"});
+  const auto agreed = [&](uint64_t epoch, uint64_t thousandths) {
+    metrics.count(event(EventType::kPlanAgreed, 0xffff, 0, kSecond, epoch, 40, thousandths));
+  };
+  const auto chosen = [&](uint64_t epoch, uint64_t bytes, PlannedAlgorithm algorithm) {
+    metrics.count(event(EventType::kAlgorithmChosen, 0xffff, 0, kSecond, epoch, bytes, uint64_t(algorithm)));
+  };
+  PrometheusText text(metrics.text(kSecond));
+  EXPECT_EQ(text["r2ccl_plans_total"], 0);
+  EXPECT_EQ(text["r2ccl_plan_capacity"], 1);
+  EXPECT_EQ(text["r2ccl_plan_algorithm{algorithm=\"mix\"}"], 0);
+  EXPECT_EQ(text.sum("r2ccl_plan_algorithm"), 0) << "there is no plan yet";
+  agreed(1, 625);
+  chosen(1, 4 << 20, PlannedAlgorithm::kMix);
+  chosen(1, 64 << 10, PlannedAlgorithm::kRing);  // small operations are always a ring
+  text = PrometheusText(metrics.text(kSecond));
+  EXPECT_EQ(text["r2ccl_plans_total"], 1);
+  EXPECT_EQ(text["r2ccl_plan_capacity"], 0.625);
+  EXPECT_EQ(text["r2ccl_plan_algorithm{algorithm=\"mix\"}"], 1);
+  EXPECT_EQ(text.sum("r2ccl_plan_algorithm"), 1);
+  agreed(2, 1000);
+  chosen(2, 0, PlannedAlgorithm::kNccl);
+  text = PrometheusText(metrics.text(kSecond));
+  EXPECT_EQ(text["r2ccl_plans_total"], 2);
+  EXPECT_EQ(text["r2ccl_plan_capacity"], 1);
+  EXPECT_EQ(text["r2ccl_plan_algorithm{algorithm=\"nccl\"}"], 1);
+  EXPECT_EQ(text.sum("r2ccl_plan_algorithm"), 1);
+  chosen(2, 0, static_cast<PlannedAlgorithm>(200));  // of a later version
+  EXPECT_EQ(PrometheusText(metrics.text(kSecond)).sum("r2ccl_plan_algorithm"), 0);
+}
+
 TEST(Metrics, name_what_they_cannot_know_and_escape_what_they_must) {
   Metrics metrics("unused", {"odd\"na\\me\n"});
   metrics.count(event(EventType::kNicDown, 0));

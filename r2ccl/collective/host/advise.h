@@ -8,6 +8,7 @@
 #include <string>
 
 #include "r2ccl/collective/planner.h"
+#include "r2ccl/trace/event.h"
 
 namespace r2ccl::collective {
 
@@ -53,5 +54,10 @@ struct EngineAdvice {
 };
 /// For a collective of `bytes` on a group's NIC, which runs as pieces, each after the plan that a group makes for it. Capacities: by rank, 0 … 1.
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
+
+/// As the trace calls it.
+constexpr trace::PlannedAlgorithm traced_as(Algorithm algorithm) {
+  return static_cast<trace::PlannedAlgorithm>(1 + static_cast<uint8_t>(algorithm));
+}
 
 }  // namespace r2ccl::collective

@@ -70,6 +70,12 @@ TEST(Advise, predicts_with_the_pieces_that_are_run) {
   EXPECT_NEAR(advise(degraded, 64 << 20, kSlowNet).engine_seconds, 64 * plan(job).value().choice().seconds, 1e-9);
 }
 
+TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
+  for (size_t i = 0; i + 1 < trace::kPlannedAlgorithms; ++i)
+    EXPECT_EQ(trace::name(traced_as(Algorithm(i))), name(Algorithm(i)));
+  EXPECT_EQ(size_t(Algorithm::kMix) + 2, trace::kPlannedAlgorithms);
+}
+
 TEST(Advise, two_nodes_gain_nothing) {
   EXPECT_FALSE(advise(std::vector<double>{1, 0.5}, 1 << 30, kSlowNet).engine);
 }

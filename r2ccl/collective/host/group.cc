@@ -14,6 +14,7 @@
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/host/reduce.h"
 #include "r2ccl/collective/rails.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -176,7 +177,7 @@ void Group::tell_plan(const View& view) {
     double least = 1;
     for (size_t i = nic; i < view.nics.size(); i += nics)
       if (i < view.measured.size() && view.measured[i] != 0) least = std::min(least, view.nics[i]);
-    net_.plan_knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, least);
+    net_.plan_knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, least, 2 * SendWindow::kMost);
   }
 }
 
@@ -256,6 +257,8 @@ Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
           static_cast<unsigned long long>(bytes >> 10), p, static_cast<unsigned long long>(view.epoch),
           name(choice->algorithm), choice->segments,
           setting_.algorithm.empty() ? ". " : " (R2CC_ALGORITHM). ", planned->why.c_str());
+  trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, 0, view.epoch, bytes,
+                                 uint64_t(traced_as(choice->algorithm)), setting_.rank);
   return build(job, *choice);
 }
 

@@ -14,6 +14,7 @@
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/host/node_counter.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 
@@ -30,6 +31,9 @@ class Follower final : public OperationCounter {
     std::string why;
     const uint64_t least = least_bytes_worth_it(advise_, *view, why);
     counter_->resume(from, NodeCounter::Answer{view->epoch, least});
+    if (least == kNever)
+      trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, 0, view->epoch, 0,
+                                     uint64_t(trace::PlannedAlgorithm::kNccl));
     R2_INFO("NET/R2CCL: mode 3: plan %" PRIu64 ": from the tuner's operation %" PRIu64 " on AllReduce %s: %s",
             view->epoch, from,
             least == kNever ? "stays with NCCL's own choice, on Balance"

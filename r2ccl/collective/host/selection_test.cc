@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "r2ccl/collective/host/node_counter.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -109,6 +110,34 @@ TEST(Selection, follows_the_group_of_its_communicator) {
     EXPECT_EQ(selection.choose(true, kLarge, true, true).value(), Choice::kWithoutCollNet);
   }
   EXPECT_EQ(agreement.counter, nullptr);
+}
+
+/// What this process writes into its trace.
+trace::Reader& traced() {
+  static trace::Reader reader = [] {
+    auto made = trace::Reader::create();
+    setenv("R2CC_TRACE", made.path().c_str(), 1);
+    return made;
+  }();
+  return reader;
+}
+[[maybe_unused]] const trace::Reader& g_before_the_first_event = traced();
+
+TEST(Selection, the_trace_says_when_all_is_left_to_nccl) {
+  Noted agreement;
+  const GroupOffer offer(communicator(0), 3, agreement, nullptr, advise);
+  Selection selection(setting(0, 3, 3));
+  std::vector<trace::Event> events;
+  traced().drain(events);
+  events.clear();
+  agreement.counter->resume(agreement.counter->hold(0).value(), degraded(1, 0.75));  // the engine says what it runs
+  agreement.counter->resume(agreement.counter->hold(0).value(), degraded(2, 1));
+  traced().drain(events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].type, trace::EventType::kAlgorithmChosen);
+  EXPECT_EQ(events[0].a, 2u);
+  EXPECT_EQ(events[0].b, 0u);
+  EXPECT_EQ(trace::PlannedAlgorithm(events[0].c), trace::PlannedAlgorithm::kNccl);
 }
 
 TEST(Selection, an_agreement_that_fails_is_an_error) {

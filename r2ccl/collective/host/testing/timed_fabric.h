@@ -47,6 +47,11 @@ class TimedFabric {
       : rates_(std::move(rates)), latency_(latency), rails_(rails), ports_(rates_.size()) {}
 
   uint32_t rails() const { return rails_; }
+  /// From the next packet on.
+  void set_rate(uint32_t port, double rate) { rates_[port] = rate; }
+  /// Is told of each message that is posted at its sender, and when it is done there: `from`, `to`: ports.
+  using Watch = std::function<void(bool done, uint32_t from, uint32_t to, size_t bytes)>;
+  void watch(Watch watch) { watch_ = std::move(watch); }
   Pipe& pipe(uint32_t from, uint32_t to, uint32_t ordinal, uint32_t rail) {
     auto& pipe = pipes_[{from, to, ordinal, rail}];
     if (!pipe) pipe = std::make_unique<Pipe>(Pipe{from * rails_ + rail, to * rails_ + rail, {}, {}, 0, false});
@@ -56,6 +61,7 @@ class TimedFabric {
   void send(Pipe& pipe, Posted* posted) {
     pipe.messages.push_back({posted, pipe.receives.front(), 0, 0});
     pipe.receives.pop_front();
+    if (watch_) watch_(false, pipe.from, pipe.to, posted->bytes);
     enqueue(pipe);
   }
   void receive(Pipe& pipe, Posted* posted) {
@@ -63,6 +69,10 @@ class TimedFabric {
       pipe.receives.push_back(posted);
       seen_by_ = pipe.from / rails_;
     });
+  }
+  /// A rank looks again after so many seconds.
+  void wake(uint32_t rank, double delay) {
+    at(delay, [this, rank] { seen_by_ = rank; });
   }
   double now() const { return now_; }
   double sent_by(uint32_t port) const { return ports_[port].sent; }
@@ -144,7 +154,10 @@ class TimedFabric {
       if (message.arrived == message.from->bytes) {
         std::memcpy(message.to->data, message.from->data, message.from->bytes);
         at(latency_, [this, posted = message.to, &pipe] { finish(posted, pipe.to); });
-        at(2 * latency_, [this, posted = message.from, &pipe] { finish(posted, pipe.from); });
+        at(2 * latency_, [this, posted = message.from, &pipe] {
+          if (watch_) watch_(true, pipe.from, pipe.to, posted->bytes);
+          finish(posted, pipe.from);
+        });
         pipe.messages.pop_front();
         --pipe.leaving;
       }
@@ -152,10 +165,11 @@ class TimedFabric {
     });
   }
 
-  const std::vector<double> rates_;
+  std::vector<double> rates_;
   const double latency_;
   const uint32_t rails_;
   std::vector<Port> ports_;
+  Watch watch_;
   double now_ = 0;
   std::optional<uint32_t> seen_by_;  // the rank that can see the last event
   uint64_t order_ = 0;
