@@ -56,7 +56,8 @@ mount --make-rprivate /
 mount -t proc proc /proc  # of this namespace of processes
 rm -rf --one-file-system -- "$root"
 mkdir -p "$root"
-cleanup() { rm -rf --one-file-system -- "$folder"/{vmlinux,initrd.cpio}; umount -R -l "$root/proc" "$root/dev" "$root/sys" "$root/var/cache/ccache" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
+mount --bind "$root" "$root"  # for tests that change the mounts of their own namespace, / has to be a mount
+cleanup() { rm -rf --one-file-system -- "$folder"/{vmlinux,initrd.cpio}; umount -R -l "$root" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
 trap cleanup EXIT
 
 also=ca-certificates,git,sudo
