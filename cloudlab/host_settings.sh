@@ -121,6 +121,13 @@ gpu_driver() {
   fi
 }
 
+pytorch() {  # some GB: not installed unasked
+  local folder=$repository/build/torch
+  [[ -n $(pci_devices 0x10de 0x03) ]] || return 0
+  if command -v torchrun >/dev/null || [[ -x $folder/bin/torchrun ]]; then fine "PyTorch"
+  else note "PyTorch is missing; only the step exec_torchrun needs it: python3 -m venv $folder && $folder/bin/pip install torch"; fi
+}
+
 # With access control services (ACS), a bridge sends a NIC's writes to a GPU up to the root port and back.
 acs_off() {
   local bridge value count=0 here=0
@@ -188,4 +195,5 @@ host_settings() {
     vhca) note "fabric vhca: virtual NICs, nothing to set" ;;
   esac
   gpu_driver
+  pytorch
 }

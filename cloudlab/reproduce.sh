@@ -44,6 +44,7 @@ while (($#)); do
 done
 [[ -z $fabric || $fabric == vhca || $fabric == verbs ]] || usage "--fabric is vhca or verbs, not '$fabric'"
 [[ $fabric == vhca ]] && fabric=''
+out=$(realpath -m -- "$out")
 
 r2bench=${R2BENCH:-$repository/r2bench}
 python=${R2BENCH_PYTHON:-$(command -v python3)}
@@ -76,10 +77,10 @@ declare -A only_vhca=(
   [device_removed]='because only the virtual NICs can lose a device by injection'
   [mode3_allreduce_degraded]='because its four nodes are virtual; on three machines or more: r2bench run allreduce_degraded --launcher mpi --set fabric.nodes=…'
 )
-# Unmodified NCCL on GPUs, over virtual NICs of this machine: NAME MINUTES SCENARIO.
+# Unmodified NCCL on GPUs, over virtual NICs of this machine, and PyTorch with it: NAME MINUTES SCENARIO.
 on_virtual_nics=('nccl_port_down 5 nccl_port_down' 'nccl_qp_error 5 nccl_qp_error' 'nccl_blackhole 5 nccl_blackhole'
   'nccl_flap 5 nccl_flap' 'nccl_heals 10 nccl_heals' 'nccl_one_of_four_lost 5 nccl_one_of_four_lost' 'nccl_one_of_four_slow 5 nccl_one_of_four_slow'
-  'nccl_no_fault 5 nccl_no_fault' 'nccl_no_resilience 5 nccl_no_resilience')
+  'nccl_no_fault 5 nccl_no_fault' 'nccl_no_resilience 5 nccl_no_resilience' 'exec_torchrun 5 exec_torchrun')
 
 origin() { "$python" -B "$repository/harness/base/origin.py" "$@"; }
 record() {  # STEP STATUS TEXT
@@ -178,7 +179,7 @@ sets=(
   'busbw_sizes busbw_sizes'
   'recovery_channels recovery_channels'
   'mode3_scenarios mode3_allreduce_degraded'
-  'nccl_scenarios nccl_port_down nccl_qp_error nccl_blackhole'
+  'nccl_scenarios nccl_port_down nccl_qp_error nccl_blackhole exec_torchrun'
   'nccl_collectives nccl_flap nccl_heals nccl_one_of_four_lost nccl_one_of_four_slow nccl_no_fault nccl_no_resilience'
 )
 collect() {  # KIND SET PATH…
@@ -202,6 +203,11 @@ tables() {  # of all results that there are
   return "$status"
 }
 
+torch=${R2CCL_TORCH:-$repository/build/torch}  # a virtual environment with PyTorch, where the system has none
+with_torch() {  # run_scenario, from where the scenario's command is found
+  (cd -- "$repository" && PATH=$PATH:$torch/bin run_scenario "$@")
+}
+
 gpus() { nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true; }
 
 hosts_of() {  # --hosts A,B among the further words
@@ -222,6 +228,12 @@ virtual_nics_on_gpus() {
     read -r name minutes scenario <<<"$line"
     if [[ $list == no && -n $reason ]]; then
       is_wanted "$name" && { matched=$((matched + 1)); skip "$name" "$reason"; }
+    elif [[ $name == exec_torchrun ]]; then
+      if [[ $list == no ]] && ! PATH=$PATH:$torch/bin command -v torchrun >/dev/null; then
+        is_wanted "$name" && { matched=$((matched + 1)); skip "$name" "because there is no torchrun: python3 -m venv $torch && $torch/bin/pip install torch"; }
+      else
+        step "$name" "$minutes" with_torch "$name" 0 "$scenario"
+      fi
     elif [[ $name == head_to_head ]]; then
       step head_to_head "$minutes" "$python" "$repository/harness/workload/nccl/head_to_head.py" --quick --build "$repository/build/release" \
         --out "$out/reference/nccl_gpus/head_to_head.jsonl"

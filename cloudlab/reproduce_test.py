@@ -17,6 +17,7 @@ REPRODUCE = os.path.join(HERE, "reproduce.sh")
 SAMPLE = os.path.join(HERE, "..", "results", "reference", "nic_down", "result.json")
 R2BENCH = r"""#!/bin/bash
 echo "$*" >>"$CALLS"
+echo "$2 $PWD" >>"$CALLS.places"
 if [[ "$*" == 'run --help' ]]; then echo "$HELP"; exit 0; fi
 if [[ $1 == plot ]]; then mkdir -p "${@: -1}"; echo '1 of 8 figures made'; touch "${@: -1}/timeline.png"; exit 0; fi
 scenario=$2; out=$4
@@ -148,7 +149,7 @@ class ReproduceTest(unittest.TestCase):
 
     def test_what_has_virtual_nics_is_left_out_on_real_ones_and_without_gpus(self):
         gpu_steps = ["nccl_port_down", "nccl_qp_error", "nccl_blackhole", "nccl_flap", "nccl_heals", "nccl_one_of_four_lost", "nccl_one_of_four_slow",
-                     "nccl_no_fault", "nccl_no_resilience", "head_to_head"]
+                     "nccl_no_fault", "nccl_no_resilience", "exec_torchrun", "head_to_head"]
         wanted = [word for name in ["mode3_*", *gpu_steps] for word in ("--only", name)]
         made = self.reproduce("--fabric", "verbs", *wanted)
         self.assertEqual(made.returncode, 2, made.stdout)
@@ -165,6 +166,24 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nccl_port_down", "nccl_blackhole"])
         with open(os.path.join(self.out, "tables", "runs.csv"), encoding="utf-8", newline="") as file:
             self.assertEqual({row["set"] for row in csv.DictReader(file)}, {"mode3_scenarios", "nccl_scenarios"})
+
+    def test_pytorch_runs_where_it_is_and_where_it_is_not_the_command_that_installs_it_is_said(self):
+        self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
+        made = self.reproduce("--only", "exec_torchrun", R2CCL_TORCH=os.path.join(self.folder, "torch"))
+        self.assertEqual(made.returncode, 2, made.stdout)
+        self.assertIn(f"exec_torchrun                skipped because there is no torchrun: python3 -m venv {self.folder}/torch && "
+                      f"{self.folder}/torch/bin/pip install torch\n", made.stdout)
+        self.assertEqual([call for call in self.called() if call[0] == "run"], [])
+        os.makedirs(os.path.join(self.folder, "torch/bin"))
+        self.tool("../torch/bin/torchrun", "#!/bin/sh\n")
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, HERE)
+        self.out = "paper"  # a relative folder, while the command of the scenario is relative to the repository
+        made = self.reproduce("--only", "exec_torchrun", R2CCL_TORCH=os.path.join(self.folder, "torch"))
+        self.assertEqual(made.returncode, 0, made.stdout)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "paper/reference/exec_torchrun/result.json")))
+        with open(self.calls + ".places", encoding="utf-8") as file:
+            self.assertIn("exec_torchrun " + os.path.realpath(os.path.join(HERE, "..")) + "\n", file.readlines())
 
     def test_what_a_step_needs_and_the_machine_lacks_is_said(self):
         words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]

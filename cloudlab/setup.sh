@@ -65,7 +65,7 @@ tools=(rdma-core ibverbs-utils ibverbs-providers perftest iproute2 ethtool pciut
 install_tools() {
   local absent
   ((nodes < 2)) || tools+=(openmpi-bin openssh-client)
-  [[ -z $(pci_devices 0x10de 0x03) ]] || tools+=(openmpi-bin libopenmpi-dev git make)  # nccl-tests
+  [[ -z $(pci_devices 0x10de 0x03) ]] || tools+=(openmpi-bin libopenmpi-dev git make python3-venv)  # nccl-tests, PyTorch
   if ! command -v dpkg-query >/dev/null; then lacks packages "not Debian or Ubuntu; install by hand what ${tools[*]} are there"; return; fi
   mapfile -t absent < <(comm -23 <(printf '%s\n' "${tools[@]}" | sort) \
     <(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${tools[@]}" 2>/dev/null | sed -n 's/ installed$//p' | sort))

@@ -187,6 +187,8 @@ class SetupTest(unittest.TestCase):
         self.assertIn("NVIDIA-SMI has failed", missing[0])
         self.assertEqual((made.stdout.splitlines()[-2:]), ["1", "1"])
         self.assertTrue(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertRegex("\n".join(self.lines(made.stdout, "note")),
+                         r"PyTorch is missing; .*: python3 -m venv (\S+)/build/torch && \1/build/torch/bin/pip install torch")
         os.remove(os.path.join(self.machine.tools, "nvidia-smi"))
         made = self.machine.in_namespace('"$SETUP" %s --fabric verbs' % WORDS)
         self.assertIn("ubuntu-drivers install --gpgpu", "\n".join(self.lines(made.stdout, "missing")))

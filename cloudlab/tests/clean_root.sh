@@ -12,6 +12,8 @@
 #
 # CLEAN_ROOT_MIRROR: another mirror of packages. The root is removed at the end unless CLEAN_ROOT_KEEP=1.
 # CLEAN_ROOT_SUITE: another release (jammy, noble; bookworm).
+# CLEAN_ROOT_TESTS='-L unit': with vhca, at the end `./r2bench test` with these options; what was compiled is kept
+# in FOLDER/ccache.
 # CLEAN_ROOT_BUILD=1: nothing is compiled; the build folder of this machine, which has to be the same
 # system, is taken there.
 set -euo pipefail
@@ -54,10 +56,12 @@ mount --make-rprivate /
 mount -t proc proc /proc  # of this namespace of processes
 rm -rf --one-file-system -- "$root"
 mkdir -p "$root"
-cleanup() { rm -rf --one-file-system -- "$folder"/{vmlinux,initrd.cpio}; umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
+mount --bind "$root" "$root"  # for tests that change the mounts of their own namespace, / has to be a mount
+cleanup() { rm -rf --one-file-system -- "$folder"/{vmlinux,initrd.cpio}; umount -R -l "$root" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
 trap cleanup EXIT
 
 also=ca-certificates,git,sudo
+[[ -z ${CLEAN_ROOT_TESTS:-} ]] || also+=,ccache
 [[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || also+=,ccache,libgtest-dev,libbenchmark-dev  # the folder was configured with them
 # gpgv beside apt checks what set-up installs; ca-certificates and git are part of CloudLab's images.
 script=()
@@ -78,14 +82,24 @@ for device in 'null 1 3' 'zero 1 5' 'full 1 7' 'random 1 8' 'urandom 1 9' 'tty 5
   mknod -m 666 "$root/dev/$name" c "$major" "$minor"
 done
 mkdir -m 1777 "$root/dev/shm"
+mkdir "$root/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 mount -t sysfs -o ro sysfs "$root/sys"
 if [[ ${CLEAN_ROOT_BUILD:-} == 1 ]]; then there=$repository; else there=/local/repository; fi
 mkdir -p "$root$there"
+CLEAN_ROOT_NAME="clean $(. "$root/etc/os-release"; printf '%s %s' "${NAME%% *}" "$VERSION_ID")"  # as which the result is recorded
+export CLEAN_ROOT_NAME
 git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar -C "$root$there" -xf -
 [[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || { mkdir -p "$root$there/build"; cp -a "$repository/build/release" "$root$there/build/"; }
 
-inside() { chroot "$root" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
+if [[ -n ${CLEAN_ROOT_TESTS:-} ]]; then
+  mkdir -p "$folder/ccache" "$root/var/cache/ccache"
+  mount --bind "$folder/ccache" "$root/var/cache/ccache"
+fi
+
+inside() { chroot "$root" env -i HOME=/root CCACHE_DIR=/var/cache/ccache PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 there_setup="$there"/cloudlab/setup.sh
 if [[ $fabric == rxe ]]; then
   # What CloudLab's image has besides: its kernel with modules, and sshd.
@@ -131,4 +145,9 @@ inside "$there"/cloudlab/reproduce.sh --out /var/paper --only nic_down || status
 # A busy machine may miss an expectation of time (1); anything else has to work.
 ((status <= 1)) || { tail -n 30 "$root"/var/paper/logs/*; fail "reproduce.sh ended with $status"; }
 "$(dirname -- "$(readlink -f -- "$0")")/paper_result.py" "$root/var/paper" vhca emulated || fail 'the result'
+if [[ -n ${CLEAN_ROOT_TESTS:-} ]]; then
+  printf '=== ./r2bench test %s\n' "$CLEAN_ROOT_TESTS"
+  # shellcheck disable=SC2086  # several words
+  inside "$there"/r2bench test $CLEAN_ROOT_TESTS || fail 'a test'
+fi
 printf 'passed: %s from nothing to a figure, twice set up, nothing changed the second time\n' "$suite"

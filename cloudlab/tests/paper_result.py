@@ -3,17 +3,26 @@
 """What reproduce.sh has to leave of nic_down on a slow machine: each mode ended as it should and every element is right;
 only an expectation of time may be missed.
 
-    paper_result.py PAPER KIND EVIDENCE"""
+    paper_result.py PAPER KIND EVIDENCE
+
+CLEAN_ROOT_NAME: the system, such as 'clean Debian 12', under which it is recorded (harness/hosts/tests/recorder.py)."""
 
 import json
+import os
 import pathlib
 import sys
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TOP / "harness/hosts/tests"), str(TOP / "harness/base")]
+import origin  # noqa: E402
+import recorder  # noqa: E402
 
 WANTED = {"baseline": "error", "migrate": "ok"}
 OF_TIME = ("_ms.", "retained_bw")
 
 
 def fail(why):
+    recorder.failed()
     print(f"FAILED: {why}", flush=True)
     sys.exit(1)
 
@@ -24,6 +33,9 @@ def logs(paper):
 
 def look_at_nic_down(paper, kind, evidence, hosts=None):
     """`hosts`: (name, first node, nodes) of each, where there are several. Ends the program where something is wrong."""
+    system = os.environ.get("CLEAN_ROOT_NAME")
+    if system:
+        recorder.begin(evidence, system + (f", {len(hosts)} guests" if hosts else ""), "mpi" if hosts else "local", "nic_down", test="clean_root")
     if not (paper / "reference/nic_down/result.json").exists():
         fail("nic_down left no result:\n" + logs(paper))
     result = json.loads((paper / "reference/nic_down/result.json").read_text())
@@ -49,6 +61,7 @@ def look_at_nic_down(paper, kind, evidence, hosts=None):
     print(f"nic_down: {dict(outcomes)}, {count - len(missed)} of {count} expectations met, its figure is there")
     for each in missed:
         print(f"    missed on this slow machine: {each['name']} {each['got']}")
+    recorder.passed(result, origin.of_checkout(TOP, but=("results",)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ SAMPLE = os.path.join(HERE, "../../results/reference/nic_down/result.json")
 
 
 class PaperResultTest(unittest.TestCase):
-    def look(self, change, figure=b"%PDF-1.4"):
+    def look(self, change, figure=b"%PDF-1.4", **environment):
         """`figure`: None where it was not drawn."""
         with open(SAMPLE, encoding="utf-8") as file:
             result = json.load(file)
@@ -27,7 +27,8 @@ class PaperResultTest(unittest.TestCase):
                 os.makedirs(os.path.dirname(path))
                 with open(path, "wb") as file:
                     file.write(content)
-            made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "paper_result.py"), paper, "vhca", "emulated"], capture_output=True, text=True, timeout=60, check=False)
+            made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "paper_result.py"), paper, "vhca", "emulated"], capture_output=True, text=True, timeout=60,
+                                  check=False, env={**os.environ, **environment})
         return made.returncode, made.stdout
 
     def miss(self, name):
@@ -63,6 +64,18 @@ class PaperResultTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("FAILED: there is no figure", said)
         self.assertIn("why not", said)
+
+    def test_it_is_recorded_under_the_name_of_the_system(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = os.path.join(folder, "record.jsonl")
+            for change, name in ((lambda result: None, "clean Debian 12"), (self.miss("migrate.wrong_elements"), "clean Ubuntu 24.04"),
+                                 (lambda result: None, "")):
+                self.look(change, R2BENCH_CLUSTER_RECORD=record, CLEAN_ROOT_NAME=name)
+            with open(record, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+        self.assertEqual([(line["test"], line["hosts"], line["launcher"], line["verdict"]) for line in lines],
+                         [("clean_root", "clean Debian 12", "local", "pass"), ("clean_root", "clean Ubuntu 24.04", "local", "fail")])
+        self.assertGreater(lines[0]["met"], 0)
 
 
 if __name__ == "__main__":

@@ -104,10 +104,11 @@ class Nightly(unittest.TestCase):
     def test_soft_roce_and_clean_systems_are_skipped_where_they_cannot_be_had(self):
         steps = self.listed()
         debian = "ID=debian\n" in pathlib.Path("/etc/os-release").read_text(encoding="utf-8")
-        for name in ("run_congested_rxe", "rxe_tests", "rxe_run_real_tc", "hosts_two_guests", "hosts_two_guests_mpirun"):
+        for name in ("run_congested_rxe", "rxe_tests", "rxe_run_real_tc", "hosts_two_guests", "hosts_two_guests_mpirun", "hosts_two_guests_slurm",
+                     "hosts_real_exits"):
             self.assertEqual(steps[name] is None, debian, name)
         clean = [name for name in steps if name.startswith("cloudlab_clean_")]
-        self.assertEqual(len(clean), 4)
+        self.assertEqual(len(clean), 5)
         for name in clean:
             self.assertEqual(steps[name], "there is no debootstrap" if os.geteuid() == 0 else "only root can make a clean system")
         self.program(self.bin / "debootstrap")

@@ -24,6 +24,18 @@
 
 namespace r2ccl::simulation {
 
+/// std::thread::_State is private since GCC 13. An explicit instantiation may name it all the same.
+template <typename State>
+struct StateOfThread {
+  friend void* taken_from(void* pointer) { return static_cast<std::unique_ptr<State>*>(pointer)->release(); }
+  friend void run_thread(void* state) { static_cast<State*>(state)->_M_run(); }
+  friend void end_thread(void* state) { delete static_cast<State*>(state); }
+};
+void* taken_from(void* pointer);
+void run_thread(void* state);
+void end_thread(void* state);
+template struct StateOfThread<std::thread::_State>;
+
 System g_kernel;
 
 File* System::find(int fd) {
@@ -301,11 +313,11 @@ void __real__ZNSt18condition_variable10notify_allEv(std::condition_variable*);
 void __wrap__ZNSt18condition_variable10notify_allEv(std::condition_variable* on) {
   simulating() ? notify(on, true) : __real__ZNSt18condition_variable10notify_allEv(on);
 }
-// std::thread::_M_start_thread(unique_ptr<_State>, void (*)()): the state is passed by reference.
+// std::thread::_M_start_thread(unique_ptr<_State>, void (*)()): the pointer is passed by reference.
 void __wrap__ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE(
-    std::thread* thread, std::unique_ptr<std::thread::_State>* state, void (*)()) {
-  std::shared_ptr<std::thread::_State> held(state->release());
-  Fiber* fiber = scheduler().spawn(scheduler().process(), [held] { held->_M_run(); });
+    std::thread* thread, void* state, void (*)()) {
+  std::shared_ptr<void> held(taken_from(state), end_thread);
+  Fiber* fiber = scheduler().spawn(scheduler().process(), [held] { run_thread(held.get()); });
   const auto handle = std::thread::native_handle_type(uintptr_t(fiber));
   std::memcpy(static_cast<void*>(thread), &handle, sizeof handle);
   g_threads[handle] = fiber;
