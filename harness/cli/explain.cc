@@ -284,7 +284,8 @@ void print_plan(const Scenario& scenario, const Console& console) {
   console.out << "\n"
               << bold(console, "Bounds") << "\n  set-up " << format_duration(scenario.timeouts.setup)
               << ", no progress " << format_duration(scenario.timeouts.stall) << ", each job "
-              << format_duration(scenario.timeouts.job)
+              << format_duration(scenario.timeouts.job) << ", closing "
+              << format_duration(scenario.timeouts.close)
               << (scenario.repeats > 1 ? " and 20 s for each further fault" : "") << "\n";
 }
 

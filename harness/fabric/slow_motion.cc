@@ -113,8 +113,8 @@ class Slower {
   void one(VirtualPorts&) const {}  // neither times nor rates
   void one(std::optional<NodeTopology>&) const {}
   void one(Timeouts& timeouts) const {
-    auto& [setup, stall, job] = timeouts;
-    all(setup, stall, job);
+    auto& [setup, stall, job, close] = timeouts;
+    all(setup, stall, job, close);
   }
 
  private:

@@ -112,6 +112,7 @@ TEST(SlowMotion, slows_what_the_harness_does_to_ranks) {
   EXPECT_EQ(slow.rank_faults[0].duration, 640ms);
   EXPECT_EQ(slow.timeouts.job, slowed(1).timeouts.job * 16);
   EXPECT_EQ(slow.timeouts.setup, slowed(1).timeouts.setup * 16);
+  EXPECT_EQ(slow.timeouts.close, slowed(1).timeouts.close * 16);
 }
 
 TEST(SlowMotion, leaves_amounts_and_counts) {

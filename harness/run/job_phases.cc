@@ -17,8 +17,7 @@ namespace {
 
 constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;  // others may see the error themselves
 constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;  // then they are killed
-constexpr uint64_t kCloseBoundNs = 10'000 * kNsPerMs;
-constexpr uint64_t kCloseOneNs = 20 * kNsPerMs;  // and for each pair of ranks, which share the machine
+constexpr uint64_t kCloseOneNs = 20 * kNsPerMs;       // for each pair of ranks, which share the machine
 constexpr uint64_t kGrantAheadNs = 250 * kNsPerMs;
 
 template <typename Predicate>
@@ -92,11 +91,12 @@ void Job::grant(uint64_t now_ns) {
 
 void Job::wait_for_close(uint64_t now_ns) {
   if (all_ended()) move(Phase::kOver);
-  const uint64_t bound = kCloseBoundNs + ranks_.size() * ranks_.size() * kCloseOneNs;  // with many channels
+  const uint64_t bound = uint64_t(scenario_.timeouts.close.count()) +
+                         ranks_.size() * ranks_.size() * kCloseOneNs;  // with many channels
   if (awake_ns_ > phase_since_ns_ + bound)
     end_with(Outcome::kHang,
-             "a rank did not close within " + std::to_string(bound / (1000 * kNsPerMs)) + " s" +
-                 evidence_of_hang(),
+             "a rank did not close within " + std::to_string(bound / (1000 * kNsPerMs)) +
+                 " s (timeouts.close)" + evidence_of_hang(),
              now_ns);
 }
 

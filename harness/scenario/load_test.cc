@@ -19,7 +19,7 @@ modes: [baseline, {mode: migrate, label: noack, env: {R2CC_STRICT_ACK: 0}}]
 env: {NCCL_IB_TIMEOUT: 14}
 faults:
   - {at: {iter: 60}, target: node1/nic0, kind: port_down}
-timeouts: {stall: 20 s}
+timeouts: {stall: 20 s, close: 30 s}
 expect:
   all: {fault_witness: ">= 1"}
   baseline: {outcome: error}
@@ -49,6 +49,8 @@ TEST(Load, reads_what_a_file_says) {
   EXPECT_EQ(s.faults[0].kind, &faultinject::fault_kind("port_down"));
   EXPECT_EQ(s.faults[0].line, 10);
   EXPECT_EQ(s.timeouts.stall, seconds(20));
+  EXPECT_EQ(s.timeouts.close, seconds(30));
+  EXPECT_EQ(s.timeouts.setup, seconds(60)) << "not given";
   ASSERT_EQ(s.expectations.size(), 4u);
   EXPECT_EQ(s.expectations[3].metric, "retained_bw");
   EXPECT_EQ(s.expectations[3].line, 15);

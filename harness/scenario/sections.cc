@@ -159,6 +159,7 @@ void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeout
   read("setup", timeouts.setup);
   read("stall", timeouts.stall);
   read("job", timeouts.job);
+  read("close", timeouts.close);
   map.finish();
 }
 

@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       FUZZ_CHECK(scenario.workload.iters >= 1 && scenario.workload.warmup >= 0 &&
                  scenario.workload.channels >= 0);
       FUZZ_CHECK(scenario.timeouts.job.count() > 0 && scenario.timeouts.setup.count() > 0 &&
-                 scenario.timeouts.stall.count() > 0);
+                 scenario.timeouts.stall.count() > 0 && scenario.timeouts.close.count() > 0);
       FUZZ_CHECK(!scenario.modes.empty());
       std::set<std::string> labels;
       for (const Mode& mode : scenario.modes) FUZZ_CHECK(labels.insert(mode.label).second);
