@@ -163,8 +163,8 @@ struct Timeouts {
   std::chrono::nanoseconds setup{std::chrono::seconds(60)};  ///< start of the ranks to the first iteration
   std::chrono::nanoseconds stall{std::chrono::seconds(15)};  ///< no progress on any rank for so long: killed
   std::chrono::nanoseconds job{std::chrono::seconds(300)};   ///< one mode, from start to end
-  std::chrono::nanoseconds close{
-      std::chrono::seconds(10)};  ///< after the last iteration; and 20 ms per pair of ranks
+  /// After the last iteration; and 20 ms more for each pair of ranks.
+  std::chrono::nanoseconds close{std::chrono::seconds(10)};
 };
 
 struct Scenario {
