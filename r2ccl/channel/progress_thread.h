@@ -16,17 +16,23 @@ class ProgressThread {
  public:
   static constexpr size_t kMostAcks = 16;
 
+  // --- any test or close that this thread makes
   void opened(Request& request, bool receive) {
     request.thread = this;
     request.receive = receive;
     late_acks_.opened(receive);
   }
-  /// It has ended, or is not tested any more. One that another thread has posted does not count.
+  /// It is done, has failed, or is tested no more. Another thread may have posted it.
   void ended(Request& request) {
-    if (request.thread == this) late_acks_.ended(request.receive);
+    ProgressThread* const of = request.thread;
+    if (of == this)
+      late_acks_.ended(request.receive);
+    else if (of)
+      of->late_acks_.ended_elsewhere(request.receive);
     request.thread = nullptr;
   }
 
+  // --- ACKs
   /// It has something open, so that it tests again soon.
   bool may_put_off_ack() const { return late_acks_.any() && acks_ < kMostAcks; }
   void put_off_ack(Channel& channel);
@@ -35,6 +41,12 @@ class ProgressThread {
   void look_at_acks(bool done) {
     if (late_acks_.due(done)) write_acks();
   }
+  /// It has closed a channel: perhaps nothing is open any more.
+  void closed() {
+    if (acks_ > 0 && !late_acks_.any()) write_acks();
+  }
+  /// Another thread with this one's number begins. Requests may still name this object.
+  void begin();
 
  private:
   void write_acks();

@@ -244,7 +244,10 @@ Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
       tests_ = false;
     }
     done = receiving_.ledger.complete(request.message);
-    if (!done && status() == Status::kFailed) return error();
+    if (!done && status() == Status::kFailed) {
+      thread.ended(request);
+      return error();
+    }
     if (done) thread.ended(request);
     ack = receiving_.ack_after_test(context_.strict_ack(), done, thread.may_put_off_ack());
     if (ack == Ack::kNow && status() == Status::kReady && active() && active()->send_queue_room(1))

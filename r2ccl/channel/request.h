@@ -30,7 +30,7 @@ class Request {
   uint64_t message = 0;
   bool in_use = false;
   bool receive = false;
-  const ProgressThread* thread = nullptr;  ///< which has posted it, until it has ended
+  ProgressThread* thread = nullptr;  ///< which has posted it, until it has ended
   // Sender: what is sent, and where to. Receiver: where it goes.
   uint8_t* data = nullptr;
   uint32_t bytes = 0;

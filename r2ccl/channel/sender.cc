@@ -302,7 +302,10 @@ Result<TestOutcome> Sender::test(Request& request, ProgressThread& thread) {
     read_confirmation(owned);
   }
   const bool done = sending_.ledger.done(request.message, strict);
-  if (!done && status() == Status::kFailed) return error();
+  if (!done && status() == Status::kFailed) {
+    thread.ended(request);
+    return error();
+  }
   if (!done) {
     nothing_new(owned);
     return TestOutcome{};

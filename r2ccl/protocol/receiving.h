@@ -174,7 +174,7 @@ class ReceivingEndOf {
   bool asked_ = false;
   uint64_t awaited_ = 0;  // the sender waits for the ACK of a message before this one
   uint32_t tests_ = 0;    // in vain, since an ACK began to wait
-  bool late_ = false;     // an ACK was due, and waits for the next test in vain
+  bool late_ = false;     // an ACK was due, and waits (late_acks.h)
   uint32_t proof_ = 0;    // Host::posted() when an ACK was written to prove the active path; 0: none on it
 };
 

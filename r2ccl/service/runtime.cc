@@ -252,7 +252,8 @@ class Runtime final : public Net {
 
   Result<void> close(Channel* channel) override {
     if (g_forked.load(std::memory_order_relaxed)) return {};
-    if (t_now.net == number_) channel->forget_requests(*t_now.thread);
+    channel->forget_requests(this_thread());
+    this_thread().closed();
     channel->close_and_wait();
     const std::lock_guard lock(mutex_);
     std::erase_if(channels_, [channel](const auto& held) { return held.get() == channel; });
@@ -306,7 +307,8 @@ class Runtime final : public Net {
     const bool is_new = t_now.net == 0;  // and may have the number of one that has ended
     const std::lock_guard lock(threads_mutex_);
     auto& known = threads_[std::this_thread::get_id()];
-    if (!known || is_new) known = std::make_unique<ProgressThread>();
+    if (!known) known = std::make_unique<ProgressThread>();
+    if (is_new) known->begin();
     t_now = {number_, known.get()};
   }
 

@@ -219,6 +219,36 @@ TEST(Acks, do_not_wait_for_requests_of_a_channel_that_is_closed) {
   });
 }
 
+TEST(Acks, are_written_when_what_else_was_open_is_closed) {
+  play({0}, [](Receiving& ends, const Link& link) {
+    EXPECT_FALSE(Receiving::done(ends.post(1)));
+    Request* const message = ends.post(0);
+    next_message(link);
+    const unsigned before = Written::acks();
+    EXPECT_TRUE(Receiving::done(message));
+    EXPECT_EQ(Written::acks(), before);
+    EXPECT_TRUE(net()->close(ends.channel[1]).ok());
+    ends.channel[1] = nullptr;
+    EXPECT_EQ(Written::acks(), before + 1);
+  });
+}
+
+TEST(Acks, of_many_messages_wait_for_their_cts_entries) {
+  play(std::vector<int>(2 * ProgressThread::kMostAcks, 0), [](Receiving& ends, const Link& link) {
+    Request* const open = ends.post(1);
+    const unsigned before = Written::acks();
+    for (size_t i = 0; i < 2 * ProgressThread::kMostAcks; ++i) {
+      Request* const message = ends.post(0);
+      next_message(link);
+      EXPECT_TRUE(Receiving::done(message));
+      EXPECT_FALSE(Receiving::done(open));
+    }
+    EXPECT_EQ(Written::acks(), before);
+    test_in_vain(open);
+    EXPECT_EQ(Written::acks(), before + 1) << "of the last one";
+  });
+}
+
 TEST(Acks, reach_the_sender_where_the_thread_never_tests_again) {
   play(
       {0},
