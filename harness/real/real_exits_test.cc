@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <optional>
 
 #include "harness/real/testing/machine.h"
 #include "harness/real/undo_list.h"
@@ -52,11 +53,12 @@ class RealExitsTest : public RealFaultsTest, public ::testing::WithParamInterfac
       GTEST_SKIP() << "this kernel has no netem";
     if (kind == "ovs_drop") made_up_open_vswitch();
     if (kind == "ovs_drop_open_vswitch" && !open_vswitch()) return;
-    if (kind == "pcie_remove") made_up_bus();
+    if (kind == "pcie_remove") bus.emplace(root);
   }
   void TearDown() override {
     over = true;
     if (kernel.joinable()) kernel.join();
+    bus.reset();
     if (!root.empty()) run_shell(in_root("kill $(cat ROOT/ovs*.pid 2>/dev/null) 2>/dev/null"), 10s);
     RealFaultsTest::TearDown();
   }
@@ -111,26 +113,6 @@ class RealExitsTest : public RealFaultsTest, public ::testing::WithParamInterfac
     return true;
   }
 
-  /// Does what sysfs does when it is written to.
-  void made_up_bus() {
-    const fs::path device = root / "bus/pci/devices/0000:3b:00.0";
-    write("bus/pci/devices/0000:3b:00.0/vendor", "0x15b3");
-    write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "v0");
-    fs::create_symlink(device, root / "class/infiniband/mlx5_0/device");
-    kernel = std::thread([this, device] {
-      while (!over) {
-        std::error_code none;
-        if (fs::exists(device / "remove", none)) fs::rename(device, root / "removed", none);
-        if (fs::exists(root / "bus/pci/rescan", none) && fs::exists(root / "removed", none)) {
-          fs::remove(root / "removed/remove", none);
-          fs::rename(root / "removed", device, none);
-          fs::remove(root / "bus/pci/rescan", none);
-        }
-        std::this_thread::sleep_for(1ms);
-      }
-    });
-  }
-
   /// A process that makes the fault and then ends by itself when it is told to, or is killed.
   struct Owner {
     pid_t pid = 0, guard = 0;
@@ -163,6 +145,7 @@ class RealExitsTest : public RealFaultsTest, public ::testing::WithParamInterfac
 
   std::atomic<bool> over{false};
   std::thread kernel;
+  std::optional<MadeUpBus> bus;
 };
 
 TEST_P(RealExitsTest, it_is_put_back) {

@@ -113,28 +113,10 @@ TEST(Lifelines, ssh_is_found_through_sudo) {
 }
 
 TEST_F(RealFaultsTest, a_pci_device_goes_and_comes_back) {
-  const fs::path device = root / "bus/pci/devices/0000:3b:00.0";
-  write("bus/pci/devices/0000:3b:00.0/vendor", "0x15b3");
-  write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "v0");
-  fs::create_symlink(device, root / "class/infiniband/mlx5_0/device");
-  std::atomic<bool> over{false};
-  std::thread kernel([&] {  // what sysfs does when it is written to
-    while (!over) {
-      std::error_code none;
-      if (fs::exists(device / "remove", none)) fs::rename(device, root / "removed", none);
-      if (fs::exists(root / "bus/pci/rescan", none) && fs::exists(root / "removed", none)) {
-        fs::remove(root / "removed/remove", none);
-        fs::rename(root / "removed", device, none);
-        fs::remove(root / "bus/pci/rescan", none);
-      }
-      std::this_thread::sleep_for(1ms);
-    }
-  });
+  const MadeUpBus bus(root);
   strikes_and_is_put_back(
-      "kind: real_pcie_remove", Effect::kPciDeviceGone, [&] { EXPECT_FALSE(fs::exists(device)); }, "mlx5_0");
-  EXPECT_TRUE(fs::exists(device / "vendor"));
-  over = true;
-  kernel.join();
+      "kind: real_pcie_remove", Effect::kPciDeviceGone, [&] { EXPECT_FALSE(fs::exists(bus.device)); }, "mlx5_0");
+  EXPECT_TRUE(fs::exists(bus.device / "vendor"));
 }
 
 TEST_F(RealFaultsTest, a_rule_on_the_dpu_drops_and_is_taken_away) {

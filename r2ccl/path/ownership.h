@@ -18,7 +18,7 @@ namespace r2ccl {
 class Owned;
 
 /// Ownership of a channel, which its progress thread and the service thread pass to each other. The progress
-/// thread never waits for it: without it, it does something else. Uncontended, it costs one atomic exchange.
+/// thread goes on without it (only ProgressThread::write_acks may give way). Uncontended: one atomic exchange.
 class ChannelOwnership {
  public:
   /// The progress thread: gives way when the service thread is waiting. True: a guard adopts it.

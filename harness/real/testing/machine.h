@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +26,40 @@ namespace r2bench {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using faultinject::Effect;
+
+/// A card mlx5_0 under `root`, with the port v0, and what sysfs does when its files are written to.
+class MadeUpBus {
+ public:
+  explicit MadeUpBus(const fs::path& root) : device(root / "bus/pci/devices/0000:3b:00.0") {
+    const fs::path devices = root / "class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs";
+    fs::create_directories(device);
+    fs::create_directories(devices);
+    std::ofstream(device / "vendor") << "0x15b3\n";
+    std::ofstream(devices / "0") << "v0\n";
+    fs::create_symlink(device, root / "class/infiniband/mlx5_0/device");
+    kernel_ = std::thread([this, root] {
+      while (!over_) {
+        std::error_code none;
+        if (fs::exists(device / "remove", none)) fs::rename(device, root / "removed", none);
+        if (fs::exists(root / "bus/pci/rescan", none) && fs::exists(root / "removed", none)) {
+          fs::remove(root / "removed/remove", none);
+          fs::rename(root / "removed", device, none);
+          fs::remove(root / "bus/pci/rescan", none);
+        }
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+  }
+  ~MadeUpBus() {
+    over_ = true;
+    kernel_.join();
+  }
+  const fs::path device;
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread kernel_;
+};
 
 /// Once, before any thread: this process in namespaces of its own, where the kernel lets it.
 inline bool in_own_namespaces() {

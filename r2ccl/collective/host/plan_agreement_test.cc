@@ -19,8 +19,8 @@
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
+#include "r2ccl/collective/host/testing/traced.h"
 #include "r2ccl/tests/testing/proxy.h"
-#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -192,17 +192,6 @@ class Ranks {
   std::atomic<bool> stop_{false}, ended_{false};
   std::vector<std::thread> threads_;
 };
-
-/// What this process writes into its trace.
-trace::Reader& traced() {
-  static trace::Reader reader = [] {
-    auto made = trace::Reader::create();
-    setenv("R2CC_TRACE", made.path().c_str(), 1);
-    return made;
-  }();
-  return reader;
-}
-[[maybe_unused]] const trace::Reader& g_before_the_first_event = traced();
 
 TEST(PlanAgreement, one_rank_agrees_with_itself) {
   std::vector<trace::Event> before, events;

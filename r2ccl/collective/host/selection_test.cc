@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "r2ccl/collective/host/node_counter.h"
-#include "r2ccl/trace/ring.h"
+#include "r2ccl/collective/host/testing/traced.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -111,17 +111,6 @@ TEST(Selection, follows_the_group_of_its_communicator) {
   }
   EXPECT_EQ(agreement.counter, nullptr);
 }
-
-/// What this process writes into its trace.
-trace::Reader& traced() {
-  static trace::Reader reader = [] {
-    auto made = trace::Reader::create();
-    setenv("R2CC_TRACE", made.path().c_str(), 1);
-    return made;
-  }();
-  return reader;
-}
-[[maybe_unused]] const trace::Reader& g_before_the_first_event = traced();
 
 TEST(Selection, the_trace_says_when_all_is_left_to_nccl) {
   Noted agreement;
