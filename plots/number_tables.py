@@ -377,6 +377,21 @@ def beside_table(results, *sets):
     return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
 
 
+def beside_sends(results):
+    """How long ACKs wait where a thread has sends open only: a set for each."""
+    lines = []
+    for tests, name in ((1, "beside"), (8, "beside_sends_8"), (32, "beside_sends_32")):
+        ratios, rows = beside(results, name)[65536, "migrate_beside_ib"]
+        between = median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+        lines.append([tests, len(rows), short(statistics.median(ratios)), "–" if between is None else from_to(between), median_of(rows, "cpu_ratio")])
+    return markdown(["tests in vain", "jobs", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
+
+
+def beside_most(results, transport, sizes):
+    """The ratio of the size at which it is the greatest."""
+    return short(max(statistics.median(ratios) for (size, of), (ratios, _) in beside(results, "beside").items() if of == transport and size in sizes))
+
+
 def beside_ratio(results, size, transport, *sets):
     return beside(results, *sets)[size, transport][0]
 
@@ -669,7 +684,7 @@ BLOCKS = {
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-versions": mode3_versions, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
     "head-to-head-cost-two-gpus": head_to_head_cost_spread, "head-to-head-cost-four-gpus": head_to_head_cost_four_gpus,
-    "beside": lambda results: beside_table(results, "beside"), "beside-causes": lambda results: beside_table(results, "beside_causes"), "beside-late-acks": lambda results: beside_table(results, "beside_late_acks"), "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "beside": lambda results: beside_table(results, "beside"), "beside-causes": lambda results: beside_table(results, "beside_causes"), "beside-sends": beside_sends, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-protocol-times": gpu_protocol_times, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
@@ -682,16 +697,14 @@ BLOCKS = {
 NUMBERS = {
     "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
     "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
-    "beside.most-mode1": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "migrate_beside_ib")),
-    "beside.most-mode2": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "balance_beside_ib")),
+    **{f"beside.{name}-{mode}": (lambda transport, sizes: lambda results: beside_most(results, transport, sizes))(transport, sizes)
+       for name, sizes in (("small", range(0, 65537)), ("large", range(2**20, 2**31))) for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
     "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", "beside"))),
     "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", "beside"))),
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
     "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
     "beside.causes-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_causes"))),
     "beside.causes-control": lambda results: short(statistics.median(beside_ratio(results, 65536, "ib_beside_ib", "beside_causes"))),
-    "beside.late-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_late_acks"))),
-    "beside.late-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_late_acks"))),
     "beside.causes-loose": lambda results: short(statistics.median(beside_ratio(results, 65536, "loose_beside_ib", "beside_causes"))),
     "gpu.faults": lambda results: str(fault_times(results, *GPU_SETS)["all"]),
     "gpu.sampled": lambda results: str(fault_times(results, *GPU_SETS)["sampled"]),
