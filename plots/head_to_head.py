@@ -27,7 +27,7 @@ COMMAND = "harness/workload/nccl/head_to_head.py --out head_to_head.jsonl"
 TRANSPORTS = {"ib": ("NCCL's IB transport", style.ORANGE, "^"), "ib_failover": ("NCCL's IB transport, failover and recovery", style.VERMILION, "v"),
               "r2ccl_baseline": ("R2CCL, mode 0", style.INK, "s"), "r2ccl_migrate": ("R2CCL, live migration", style.BLUE, "o"),
               "r2ccl_balance": ("R2CCL, Balance", style.GREEN, "D"), "r2ccl_allreduce": ("R2CCL, mode 3", style.PURPLE, "P"),
-              "upstream": ("upstream R2CCL, its fork of NCCL", style.SKY, "X")}
+              "upstream": ("upstream R2CCL, its fork of NCCL", style.SKY, "X"), "upstream_1s": ("upstream R2CCL, time-out 1 s", style.SKY, "P")}
 FAULTS = {"port_down": "port down", "blackhole": "black hole", "blackhole_one_way": "black hole, one way", "qp_error_node0": "QPs broken, node 0",
           "qp_error_node1": "QPs broken, node 1", "flap": "link flaps", "two_in_turn": "two NICs in turn", "all_but_one": "all NICs but one",
           "throttle": "a quarter of the rate"}

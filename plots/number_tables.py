@@ -217,7 +217,7 @@ def mode3_sizes(results):
 
 MACHINES = ("head_to_head", "head_to_head_h200_2", "head_to_head_two_gpus")  # of what was run again with a later build, on another machine
 TRANSPORTS = {"ib": "NCCL's IB", "ib_unmerged": "NCCL's IB, NICs not merged", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
-              "upstream": "upstream R2CCL"}
+              "upstream": "upstream R2CCL", "upstream_1s": "upstream R2CCL, time-out 1 s"}
 
 
 def by_transport(results, table, *keys, measured=("head_to_head",)):

@@ -26,7 +26,10 @@ TRANSPORTS = {
     # library itself, on its own IB transport. R2CC_MODE 0, which r2bench sets for `baseline`: its modes 1 to 3 play a failure, 0 answers real ones. A
     # connection's backup is the other one of two devices, so they must not be merged.
     "upstream": "{mode: baseline, label: upstream, transport: ib, env: {NCCL_IB_MERGE_NICS: 0}}",
+    # Where its sender notices the failure, it waits for word from its receiver, which notices nothing for 32 s (upstream_notices_s) unless this says otherwise.
+    "upstream_1s": "{mode: baseline, label: upstream_1s, transport: ib, env: {NCCL_IB_MERGE_NICS: 0, NCCL_R2CC_FAILOVER_TIMEOUT_MS: 1000}}",
 }
+UPSTREAM = ["upstream", "upstream_1s"]
 HEAD_TO_HEAD = ["ib", "ib_failover", "r2ccl_migrate", "r2ccl_balance"]
 AT = 25  # the operation that the first fault strikes
 SECOND = 20  # operations from the first fault to the second
@@ -71,10 +74,22 @@ def size_name(count):
     return f"{count}B"
 
 
+def retries_s(one):
+    """How long a queue pair tries."""
+    return 4.096e-6 * 2 ** one["timeout"] * 8
+
+
+def upstream_notices_s(one):
+    """How long upstream's receiver waits for a message, by its source (src/transport/net.cc, f45cbcb): 4 s for each try, twice that for each step of the timeout above 20."""
+    return 4 * 8 * 2 ** max(0, one["timeout"] - 20)
+
+
 def expected_s(one):
     """Start, operations at the ports' rate at half speed with their comparison, and what the transport takes to notice."""
     rate = one["nics"] * one["mbits"] * 1e6 / 8 if one["mbits"] else 6e9
-    noticed = 2 * 4.096e-6 * 2 ** one["timeout"] * 8 if one["transport"].startswith(("ib", "upstream")) and one["fault"] else 0.2
+    noticed = 2 * retries_s(one) if one["transport"].startswith(("ib", "upstream")) and one["fault"] else 0.2
+    if one["transport"] == "upstream" and one["fault"]:
+        noticed += upstream_notices_s(one)
     return round(5 + one["iters"] * (2 * one["bytes"] / rate + 2e-3) + noticed, 1)
 
 
@@ -82,7 +97,7 @@ def faults_table(arguments, seeds, transports):
     found = []
 
     def add(transport, fault, seed, **more):
-        found.append(row("faults", transport, fault, seed, library=arguments.upstream if transport == "upstream" else arguments.library, **more))
+        found.append(row("faults", transport, fault, seed, library=arguments.upstream if transport in UPSTREAM else arguments.library, **more))
 
     for seed in seeds:
         for fault in FAULTS:
@@ -191,7 +206,7 @@ def plan(arguments):
     tables = arguments.table or TABLES
     if arguments.quick:
         return quick(arguments, tables)
-    transports = HEAD_TO_HEAD + (["r2ccl_allreduce"] if arguments.mode3 else []) + (["upstream"] if arguments.upstream else [])
+    transports = HEAD_TO_HEAD + (["r2ccl_allreduce"] if arguments.mode3 else []) + (UPSTREAM if arguments.upstream else [])
     found = []
     if "faults" in tables:
         found += faults_table(arguments, arguments.seeds, transports)
@@ -225,7 +240,7 @@ def scenario(one, name):
     faults = [text.format(at=AT, second=AT + SECOND, heal=heal, quarter=one["mbits"] // 4) for text in FAULTS.get(one["fault"], [])]
     rate = f", nic_rate: {one['mbits']} Mbit/s" if one["mbits"] else ""
     library = os.path.abspath(one["library"]) if os.path.exists(one["library"]) else one["library"]
-    retries_s = 4.096e-6 * 2 ** one["timeout"] * 8
+    stall_s = int(20 + 3 * retries_s(one) + (2 * upstream_notices_s(one) if one["transport"] == "upstream" else 0))
     lines = ["version: 1", f"name: {name}", f"seed: {one['seed']}",
              f"fabric: {{kind: vhca, nodes: {one['nodes']}, ranks_per_node: {one['ranks']}, nics_per_node: {one['nics']}{rate}}}",
              f"workload: {{engine: nccl, library: {json_text(library)}, op: {one['op']}, dtype: float32, bytes: {one['bytes']} B, iters: {one['iters']}, "
@@ -233,7 +248,7 @@ def scenario(one, name):
              + (f", copies: {one['copies']}" if one["copies"] else "") + "}",
              f"modes: [{TRANSPORTS[one['transport']]}]",
              f"env: {{NCCL_IB_TIMEOUT: {one['timeout']}}}",
-             f"timeouts: {{setup: 90 s, stall: {int(20 + 3 * retries_s)} s, job: {one['limit_s']} s}}"]
+             f"timeouts: {{setup: 90 s, stall: {stall_s} s, job: {one['limit_s']} s}}"]
     if faults:
         lines += ["faults:"] + ["  - " + fault for fault in faults]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -115,11 +116,23 @@ class Plan(unittest.TestCase):
 
     def test_upstream_runs_its_own_library_under_each_fault(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults", "--upstream", "/theirs/libnccl.so.2", "--library", "/nccl.so")) if row["seed"] == 1]
-        theirs = [row for row in rows if row["transport"] == "upstream" and not row["heal_ms"]]
-        self.assertEqual([row["fault"] for row in theirs], list(rows_of.FAULTS))
-        self.assertEqual({row["library"] for row in theirs}, {"/theirs/libnccl.so.2"})
-        self.assertEqual({row["library"] for row in rows if row["transport"] != "upstream"}, {"/nccl.so"})
-        self.assertIn("transport: ib, env: {NCCL_IB_MERGE_NICS: 0}", rows_of.scenario(theirs[0], "row"))
+        for name in rows_of.UPSTREAM:
+            theirs = [row for row in rows if row["transport"] == name and not row["heal_ms"]]
+            self.assertEqual([row["fault"] for row in theirs], list(rows_of.FAULTS))
+            self.assertEqual({row["library"] for row in theirs}, {"/theirs/libnccl.so.2"})
+            self.assertIn("transport: ib, env: {NCCL_IB_MERGE_NICS: 0", rows_of.scenario(theirs[0], "row"))
+        self.assertEqual({row["library"] for row in rows if row["transport"] not in rows_of.UPSTREAM}, {"/nccl.so"})
+
+    def test_upstream_is_given_the_time_that_its_receiver_waits(self):
+        for row in rows_of.plan(arguments("--table", "faults", "--upstream", "/theirs/libnccl.so.2", "--library", "/nccl.so")):
+            stall = int(re.search(r"stall: (\d+) s", rows_of.scenario(row, "row")).group(1))
+            job = int(re.search(r"job: (\d+) s", rows_of.scenario(row, "row")).group(1))
+            self.assertLess(stall, job)
+            if row["transport"] == "upstream":
+                self.assertGreater(stall, 32 + 20)  # more than one such wait
+                self.assertGreater(row["expected_s"], 32)
+            else:
+                self.assertEqual(stall, 21)
 
     def test_transports_take_turns(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if row["fault"] == "throttle" and row["seed"] == 2]
