@@ -11,7 +11,6 @@ Exit status: 0, or 3 with one sentence on stderr that says what is missing and h
 """
 
 import argparse
-import gzip
 import hashlib
 import json
 import lzma
@@ -23,6 +22,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 META_PACKAGE = "linux-image-amd64"
@@ -83,19 +83,25 @@ def fetch_kernel(name, version, folder):
 
 
 def decompressed_kernel(image):
-    """The ELF file inside a bzImage: QEMU starts it directly, without BIOS and decompression (some seconds)."""
+    """The ELF file inside a bzImage: QEMU starts it directly, without BIOS and decompression (some seconds). Where it lies, the
+    image's header says (Linux, Documentation/arch/x86/boot.rst: setup_sects, header, payload_offset, payload_length). What bytes
+    look like says nothing: the start of a gzip file may lie in any."""
     data = image.read_bytes()
+    if len(data) < 0x250 or data[0x202:0x206] != b"HdrS":
+        raise Missing(f"{image} is no bzImage")
+    offset, length = struct.unpack_from("<II", data, 0x248)
+    start = 512 * ((data[0x1f1] or 4) + 1) + offset
+    payload = data[start:start + length]
     for magic, decompress in ((b"\xfd7zXZ\x00", lambda d: lzma.LZMADecompressor().decompress(d)),
-                              (b"\x1f\x8b\x08", gzip.decompress), (b"\x28\xb5\x2f\xfd", zstd)):
-        start = data.find(magic)
-        while start >= 0:
+                              (b"\x1f\x8b\x08", lambda d: zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(d)),
+                              (b"\x28\xb5\x2f\xfd", zstd)):
+        if payload.startswith(magic):
             try:
-                elf = decompress(data[start:])
-                if elf.startswith(b"\x7fELF"):
-                    return elf
-            except (lzma.LZMAError, OSError, EOFError):
-                pass
-            start = data.find(magic, start + 1)
+                elf = decompress(payload)
+            except (lzma.LZMAError, zlib.error) as error:
+                raise Missing(f"the kernel in {image} cannot be decompressed ({error}): is the file whole?") from error
+            if elf.startswith(b"\x7fELF"):
+                return elf
     raise Missing(f"{image} holds no kernel compressed with xz, gzip or zstd")
 
 
