@@ -13,6 +13,7 @@ import sys
 import inputs
 import style
 
+import beside
 import busbw
 import channels
 import fault_matrix
@@ -23,7 +24,7 @@ import stall
 import t_over_t0
 import timeline
 
-FIGURES = [timeline, recovery_cdf, busbw, busbw.Mode3, retained, stall, t_over_t0, channels, fault_matrix, *head_to_head.IN_RESULTS]
+FIGURES = [timeline, recovery_cdf, busbw, busbw.Mode3, retained, stall, t_over_t0, channels, fault_matrix, *head_to_head.IN_RESULTS, beside]
 
 
 def main():

@@ -357,6 +357,19 @@ BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 
           "ib_beside_ib": "NCCL's IB (control)"}
 
 
+# How long an AllReduce may take over R2CCL, relative to NCCL's IB transport: bytes from, to, and the most. The latter is a bus bandwidth of 0.99.
+COST_BOUNDS = [(1, 64 * 1024, 1.03), (1024 * 1024, 1024**3, 1 / 0.99)]
+
+
+def within_bound(size, between):
+    """What the interval says of the bound of this size."""
+    bound = next((bound for low, high, bound in COST_BOUNDS if low <= size <= high), None)
+    if bound is None or between is None:
+        return "–"
+    low, high = between
+    return "met" if high <= bound else "missed" if low > bound else "undecided"
+
+
 def beside(results, *sets):
     """{(size, transport): ([ratio of a pair of communicators], its rows)}"""
     found = {}
@@ -367,14 +380,18 @@ def beside(results, *sets):
     return dict(sorted(found.items(), key=lambda item: (item[0][0], list(BESIDE).index(item[0][1]))))
 
 
+def between_jobs(rows):
+    """Pairs of one job are not independent of each other."""
+    return median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+
+
 def beside_table(results, *sets):
     lines = []
     for (size, transport), (ratios, rows) in beside(results, *sets).items():
-        # Pairs of one job are not independent of each other.
-        between = median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+        between = between_jobs(rows)
         lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), median_of(rows, "other_ms"), short(statistics.median(ratios)),
-                      "–" if between is None else from_to(between), median_of(rows, "cpu_ratio")])
-    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
+                      "–" if between is None else from_to(between), within_bound(size, between), median_of(rows, "cpu_ratio")])
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "bound", "ratio of the CPU times"], lines)
 
 
 def beside_sends(results):
@@ -382,7 +399,7 @@ def beside_sends(results):
     lines = []
     for tests, name in ((1, "beside"), (8, "beside_sends_8"), (32, "beside_sends_32")):
         ratios, rows = beside(results, name)[65536, "migrate_beside_ib"]
-        between = median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+        between = between_jobs(rows)
         lines.append([tests, len(rows), short(statistics.median(ratios)), "–" if between is None else from_to(between), median_of(rows, "cpu_ratio")])
     return markdown(["tests in vain", "jobs", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
 
@@ -434,9 +451,14 @@ def sizes_where(results, holds):
 
 
 def head_to_head_upstream(results):
-    lines = [[f"`{row['fault']}`", row["outcome"], row["wrong"], short(row["before_ms"]), short(row["stall_ms"]) if row["stall_ms"] else "–"]
-             for row in head_to_head_rows(results, "head_to_head_two_gpus", "faults", transport="upstream")]
-    return markdown(["fault", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
+    lines = [[f"`{row['fault']}`", TRANSPORTS[row["transport"]], row["outcome"], row["wrong"], short(row["before_ms"]), short(row["stall_ms"]) if row["stall_ms"] else "–"]
+             for name in ("upstream", "upstream_1s") for row in tables.read(results, "head_to_head") if row["transport"] == name and row["table"] == "faults"]
+    return markdown(["fault", "transport", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
+
+
+def flap(results, transport, measure):
+    """Median over the seeds of the job under a link that flaps."""
+    return statistics.median(float(row[measure]) for row in tables.read(results, "head_to_head") if row["fault"] == "flap" and row["transport"] == transport and row[measure])
 
 
 GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_four_nics", "nccl_removed")
@@ -699,6 +721,11 @@ NUMBERS = {
     "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
     **{f"beside.{name}-{mode}": (lambda transport, sizes: lambda results: beside_most(results, transport, sizes))(transport, sizes)
        for name, sizes in (("small", range(0, 65537)), ("large", range(2**20, 2**31))) for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
+    **{f"beside.cpu-1mib-{mode}": (lambda transport: lambda results: median_of(beside(results, "beside")[2**20, transport][1], "cpu_ratio"))(transport)
+       for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
+    "beside.never-degraded": lambda results: short(statistics.median(beside_ratio(results, 2**20, "balance_beside_ib", "beside_never_degraded"))),
+    **{f"h2h.first-{name}": (lambda case: lambda results: short(next(row["median_ms"] for row in rows_of(results, "nccl", "nccl_unlimited") if (row["case"], row["op"]) == (case, "allreduce")), 3))(case)
+       for name, case in (("mode0", "healthy_baseline"), ("mode1", "healthy_migrate"), ("ib", "healthy_nccl_ib"))},
     "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", "beside"))),
     "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", "beside"))),
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
@@ -717,6 +744,8 @@ NUMBERS = {
     "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
                                                             if row["table"] == "timeouts" and row["version"] == "firmware" and row["transport"] == "ib_failover") / 1000, 2),
     "h2h.failover": lambda results: failover_seconds(results, "stall_ms"),
+    **{f"h2h.flap-{name}-{measure}": (lambda transport, column: lambda results: short(flap(results, transport, column), 2))(transport, column)
+       for name, transport in (("ib", "ib_failover"), ("mode1", "r2ccl_migrate")) for measure, column in (("again", "used_again_ms"), ("stall", "stall_ms"), ("busbw", "busbw"))},
     "h2h.used-again": lambda results: failover_seconds(results, "used_again_ms", "head_to_head_repaired"),
     "h2h.used-again-least": lambda results: used_again_seconds(results, min),
     "h2h.used-again-most": lambda results: used_again_seconds(results, max),

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What R2CCL costs NCCL's AllReduce without a fault, beside NCCL's own IB transport in the same jobs: latency, bus bandwidth, and the ratio of the
+times. In each job two transports took turns, so only ratios of one job are compared; the bounds are those that the project sets itself.
+
+    python3 plots/beside.py --results results --out DIR
+
+Reads the set `beside` of results/tables/beside.csv (harness/workload/nccl/head_to_head.py --table beside)."""
+
+import statistics
+import sys
+
+import inputs
+import style
+import tables
+from number_tables import COST_BOUNDS, median_between
+
+NAME = "beside"
+COMMAND = "harness/workload/nccl/head_to_head.py --table beside; plots/collect.py head_to_head beside FILE"
+# Transport: label, colour, marker; the control is the IB transport in turns with itself.
+TRANSPORTS = {"ib_beside_ib": ("NCCL's IB transport", style.ORANGE, "^"), "migrate_beside_ib": ("R2CCL, live migration", style.BLUE, "o"),
+              "balance_beside_ib": ("R2CCL, Balance", style.GREEN, "D")}
+SMALL = 64 * 1024  # the largest size whose latency counts
+
+
+def data(results):
+    rows = [row for row in tables.read(results, "beside") if row["set"] == "beside" and row["outcome"] == "ok"]
+    if not rows:
+        raise inputs.NoData(COMMAND)
+    origin = tables.provenance(results, "beside")
+    jobs = [{"transport": row["transport"], "bytes": int(row["bytes"]), "side_ms": float(row["side_ms"]), "other_ms": float(row["other_ms"]),
+             "ratio": statistics.median(float(ratio) for ratio in row["ratios"].split())} for row in rows]
+    return {"jobs": jobs, "evidence": origin["evidence"], "machine": origin["machine"].split(",")[0], "nccl": sorted({row["nccl"] for row in rows})}
+
+
+def times(jobs):
+    """{(transport, bytes): [ms of a job]}; of NCCL's IB transport in every job."""
+    found = {}
+    for job in jobs:
+        found.setdefault((job["transport"], job["bytes"]), []).append(job["side_ms"])
+        found.setdefault(("ib_beside_ib", job["bytes"]), []).append(job["other_ms"])
+    return found
+
+
+def draw_absolute(axes, jobs, name, of_ms):
+    for transport, (_, colour, marker) in TRANSPORTS.items():
+        own = sorted((count, of_ms(count, statistics.median(found))) for (t, count), found in times(jobs).items()
+                     if t == transport and (count <= SMALL) == (name == "latency"))
+        axes.plot([count for count, _ in own], [value for _, value in own], marker=marker, markersize=3.2, color=colour, linewidth=0.9, gid=f"data:{name}:{transport}")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+
+
+def sized(axes, counts):
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(style.ticker.FixedLocator(counts))
+    axes.xaxis.set_minor_locator(style.ticker.NullLocator())
+    axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(inputs.size))
+    for label in axes.get_xticklabels():
+        label.set_rotation(40)
+        label.set_ha("right")
+
+
+def draw_ratio(axes, jobs):
+    sizes = sorted({job["bytes"] for job in jobs})
+    place = {count: number for number, count in enumerate(sizes)}
+    for number, (transport, (_, colour, marker)) in enumerate(TRANSPORTS.items()):
+        for count in sizes:
+            own = [job["ratio"] for job in jobs if job["transport"] == transport and job["bytes"] == count]
+            if not own:
+                continue
+            x = place[count] + (number - 1) * 0.26
+            between = median_between(own)
+            if between:
+                axes.vlines([x], *between, color=colour, linewidth=1.1)
+            else:
+                axes.plot([x] * len(own), own, linestyle="", marker="_", markersize=4, color=colour, alpha=0.6)
+            axes.plot([x], [statistics.median(own)], linestyle="", marker=marker, markersize=3.4, color=colour, gid=f"data:ratio:{transport}:{count}")
+    for low, high, bound in COST_BOUNDS:
+        inside = [place[count] for count in sizes if low <= count <= high]
+        if inside:
+            axes.plot([min(inside) - 0.5, max(inside) + 0.5], [bound, bound], color=style.INK, linewidth=0.8, linestyle=(0, (4, 2)), gid=f"data:bound:{low}")
+    axes.axhline(1, color="#9A9A9A", linewidth=0.6)
+    axes.set_xticks(range(len(sizes)), [inputs.size(count) for count in sizes], rotation=40, ha="right")
+    axes.set_xlim(-0.6, len(sizes) - 0.4)
+    axes.set_ylim(0.9, 1.1)
+    axes.grid(axis="x", visible=False)
+
+
+def draw(table):
+    jobs = table["jobs"]
+    figure, (latency, busbw, ratio) = style.pyplot.subplots(1, 3, figsize=(style.DOUBLE_COLUMN, 2.75), width_ratios=[1, 1, 1.75])
+    figure.subplots_adjust(left=0.07, right=0.99, top=0.83, bottom=0.3, wspace=0.34)
+    draw_absolute(latency, jobs, "latency", lambda _, ms: 1e3 * ms)
+    # nccl-tests' bus bandwidth of an AllReduce over two ranks: 2 (2 - 1) / 2 times the bytes.
+    draw_absolute(busbw, jobs, "busbw", lambda count, ms: count / ms / 1e6)
+    for axes, small, title in ((latency, True, "latency, µs"), (busbw, False, "bus bandwidth, GB/s")):
+        sized(axes, sorted({job["bytes"] for job in jobs if (job["bytes"] <= SMALL) == small}))
+        axes.yaxis.set_major_formatter(style.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(style.ticker.NullFormatter())
+        axes.set_title(title, loc="left", fontsize=7.5)
+    latency.set_yticks([30, 50, 100])
+    busbw.set_yticks([1, 2, 5, 10])
+    draw_ratio(ratio, jobs)
+    ratio.set_title("time / that of NCCL's IB transport", loc="left", fontsize=7.5)
+    handles = [style.lines.Line2D([], [], linestyle="", marker=marker, markersize=4.6, color=colour, label=label) for label, colour, marker in TRANSPORTS.values()]
+    handles.append(style.lines.Line2D([], [], color=style.INK, linewidth=0.8, linestyle=(0, (4, 2)), label="bound"))
+    figure.legend(handles=handles, loc="upper left", ncol=4, columnspacing=1.2, handletextpad=0.3, fontsize=7)
+    style.footer(figure, f"evidence: {table['evidence']} ({table['machine']} and NCCL {', '.join(table['nccl'])} are real, the NICs are virtual, their rate is not limited) · "
+                         "two ranks; in each job two transports take turns, also the IB transport with itself · medians; lines: 95 % interval of the median by jobs, dashes: single jobs where there are too few")
+    return figure
+
+
+if __name__ == "__main__":
+    sys.exit(inputs.run_main(sys.modules[__name__], __doc__))

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The figure of what R2CCL costs without a fault, from rows made here."""
+import os
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import beside  # noqa: E402
+import inputs  # noqa: E402
+import number_tables  # noqa: E402
+import style  # noqa: E402
+import tables  # noqa: E402
+
+style.use()
+
+
+def job(transport, size, seed, side, other, ratios):
+    return {"transport": transport, "nccl": "2.99.1", "op": "allreduce", "bytes": size, "copies": 2, "seed": seed, "outcome": "ok", "side_ms": side, "other_ms": other,
+            "ratios": ratios, "cpu_ratio": 1, "as_predicted": 1}
+
+
+def results_with(folder, jobs):
+    os.makedirs(os.path.join(folder, "tables"), exist_ok=True)
+    tables.replace(folder, "beside", "beside", jobs)
+    with open(os.path.join(folder, "tables", "provenance.csv"), "w", encoding="utf-8") as file:
+        file.write("set,tables,evidence,fabric,date,commit,cores,machine,command,note\nbeside,beside,emulated,vhca,2026-01-01,abc,4,\"A GPU, Linux\",c,n\n")
+    return folder
+
+
+class Beside(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(style.close)
+        self.folder = folder.name
+
+    def test_points_are_medians_by_jobs_and_intervals_need_jobs(self):
+        jobs = [job("migrate_beside_ib", 8, seed, 0.044, 0.04, f"{ratio} {ratio}") for seed, ratio in enumerate((1.0, 1.01, 1.04))]
+        jobs += [job("balance_beside_ib", 1 << 20, seed, 0.5, 0.4, f"1.0 {1 + seed / 100} 1.2") for seed in range(8)]
+        jobs += [job("ib_beside_ib", 1 << 20, 1, 0.6, 0.4, "1.0 1.0")]
+        figure = beside.draw(beside.data(results_with(self.folder, jobs)))
+        drawn = style.drawn(figure)
+        self.assertEqual(drawn["data:latency:migrate_beside_ib"], [(8, 44)])
+        self.assertEqual(drawn["data:latency:ib_beside_ib"], [(8, 40)])
+        (_, rate), = drawn["data:busbw:balance_beside_ib"]
+        self.assertAlmostEqual(rate, (1 << 20) / 0.5e6)
+        # In each job the IB transport runs too: nine times of 0.4 ms, one of 0.6 ms where it is on both sides.
+        (_, rate), = drawn["data:busbw:ib_beside_ib"]
+        self.assertAlmostEqual(rate, (1 << 20) / 0.4e6)
+        self.assertAlmostEqual(drawn["data:ratio:migrate_beside_ib:8"][0][1], 1.01)
+        self.assertAlmostEqual(drawn["data:ratio:balance_beside_ib:1048576"][0][1], 1.035)
+        self.assertAlmostEqual(drawn["data:bound:1"][0][1], 1.03)
+        self.assertAlmostEqual(drawn["data:bound:1048576"][0][1], 1 / 0.99)
+        self.assertIn("A GPU and NCCL 2.99.1 are real", " ".join(text.get_text().replace("\n", " ") for text in figure.texts))
+
+    def test_a_job_that_failed_does_not_count(self):
+        bad = job("migrate_beside_ib", 8, 1, 9, 1, "9.0") | {"outcome": "error"}
+        table = beside.data(results_with(self.folder, [bad, job("migrate_beside_ib", 8, 2, 0.04, 0.04, "1.0")]))
+        self.assertEqual([one["ratio"] for one in table["jobs"]], [1.0])
+        with self.assertRaises(inputs.NoData):
+            beside.data(results_with(self.folder, [bad]))
+
+    def test_what_an_interval_says_of_its_bound(self):
+        for size, between, said in ((8, (0.99, 1.03), "met"), (8, (1.031, 1.2), "missed"), (8, (1.0, 1.04), "undecided"), (64 * 1024, (1.0, 1.02), "met"),
+                                    (1 << 20, (1.0, 1.02), "undecided"), (1 << 20, (1.0, 1.01), "met"), (1 << 30, (1.02, 1.03), "missed"), (8, None, "–"), (256 * 1024, (1, 1), "–")):
+            self.assertEqual(number_tables.within_bound(size, between), said, (size, between))
+
+
+if __name__ == "__main__":
+    unittest.main()
