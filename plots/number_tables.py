@@ -615,8 +615,10 @@ def cluster(results):
     for (launcher, hosts, test), own in sorted(groups.items()):
         cases = ", ".join(f"`{row['scenario']}`" + ("" if row["verdict"] == "pass" else " (fails)") for row in own)
         clocks = [float(row["clock_bound_ms"]) for row in own if row["clock_bound_ms"]]
-        rows.append([launcher, hosts, f"`{test}`", cases, f"{sum(row['verdict'] == 'pass' for row in own)}/{len(own)}", short(max(clocks)) if clocks else "–"])
-    return markdown(["launcher", "hosts", "test", "cases", "passed", "clock bound (ms, max)"], rows)
+        judged = [(int(row["met"]), int(row["expectations"])) for row in own if row["expectations"] and row["met"]]
+        met = f"{sum(met for met, _ in judged)}/{sum(all_of for _, all_of in judged)}" if judged else "–"
+        rows.append([launcher, hosts, f"`{test}`", cases, f"{sum(row['verdict'] == 'pass' for row in own)}/{len(own)}", met, short(max(clocks)) if clocks else "–"])
+    return markdown(["launcher", "hosts", "test", "cases", "passed", "expectations met", "clock bound (ms, max)"], rows)
 
 
 def costs(results):

@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
+#include <vector>
 
 #include "harness/base/format.h"
 #include "harness/cli/cluster_command.h"
@@ -93,18 +95,36 @@ Shape shape_of(const FirstDayStep& step, const std::string& hosts) {
   return fits ? Shape{set_options(wanted, *fits), ""} : Shape{"", why_not_fitting(step.least, count, ports)};
 }
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 /// What the commands may use.
-std::string variables(const FirstDayStep& step, const FirstDayArguments& arguments, const fs::path& out) {
+Variables variables(const FirstDayStep& step, const FirstDayArguments& arguments, const fs::path& out) {
   const auto share = share_folder();
-  std::string launch = shape_of(step, arguments.hosts).options;
-  if (!arguments.hosts.empty()) launch += " --launcher mpi --hosts " + arguments.hosts;
-  if (!arguments.run_options.empty()) launch += " " + arguments.run_options;
-  return "R2BENCH=" + shell_quoted((program_prefix() / "bin" / "r2bench").string()) +
-         "; OUT=" + shell_quoted(out.string()) +
-         "; R2BENCH_SHARE=" + shell_quoted(share ? share->string() : "") +
-         "; LAUNCH=" + shell_quoted(launch) +
-         "; HOST_OPTION=" + shell_quoted(arguments.hosts.empty() ? "" : "--host " + arguments.hosts) +
-         "; export R2BENCH_SHARE; ";
+  const std::string shape = shape_of(step, arguments.hosts).options;
+  std::string launch = shape;
+  const auto add = [&](const std::string& words) { launch += (launch.empty() ? "" : " ") + words; };
+  if (!arguments.hosts.empty()) add("--launcher mpi --hosts " + arguments.hosts);
+  if (!arguments.run_options.empty()) add(arguments.run_options);
+  return {{"R2BENCH_SHARE", share ? share->string() : ""},
+          {"R2BENCH", (program_prefix() / "bin" / "r2bench").string()},
+          {"OUT", out.string()},
+          {"LAUNCH", launch},
+          {"SHAPE", shape},
+          {"HOST_OPTION", arguments.hosts.empty() ? "" : "--host " + arguments.hosts}};
+}
+
+std::string assignments(const Variables& of) {
+  std::string text;
+  for (const auto& [name, value] : of) text += name + "=" + shell_quoted(value) + "; ";
+  return text + "export R2BENCH_SHARE; ";
+}
+
+/// The command as a person can type it.
+std::string filled_in(std::string command, const Variables& of) {
+  for (const auto& [name, value] : of)
+    for (size_t at = 0; (at = command.find("$" + name, at)) != std::string::npos; at += value.size())
+      command.replace(at, name.size() + 1, value);
+  return command;
 }
 
 void check_hosts(const std::string& hosts) {
@@ -142,10 +162,15 @@ void show(const FirstDayStep& step, const std::string& state, const Console& con
   console.out << lead << wrap(step.shows, console.columns - width(lead), width(lead)) << "\n";
 }
 
+fs::path folder_of(const FirstDayStep& step, const FirstDayArguments& arguments) {
+  return fs::absolute(fs::path(arguments.folder) / step.name);
+}
+
 /// Why the run has to stop at this step; empty: it does not.
 std::string obstacle(const FirstDayStep& step, const FirstDayArguments& arguments) {
   if (step.risk == Risk::kByHand)
-    return "by hand: " + step.command + "\n    then: r2bench doctor --first-day --done " + step.name +
+    return "by hand: " + filled_in(step.command, variables(step, arguments, folder_of(step, arguments))) +
+           "\n    then: r2bench doctor --first-day --done " + step.name +
            ", or --skip " + step.name;
   if (step.risk == Risk::kMachine && !arguments.allow_real_faults)
     return "it changes this machine: --allow-real-faults permits it, --skip " + step.name + " leaves it out";
@@ -165,8 +190,8 @@ void set_aside(const fs::path& out, const fs::path& log) {
 /// Its new state.
 std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, StepRecord& record,
                       const Console& console) {
-  const fs::path out = fs::absolute(fs::path(arguments.folder) / step.name);
-  const std::string set = variables(step, arguments, out);
+  const fs::path out = folder_of(step, arguments);
+  const std::string set = assignments(variables(step, arguments, out));
   const std::string log = out.string() + ".log";  // beside it: `run --out` wants an empty folder
   set_aside(out, log);
   fs::create_directories(out);

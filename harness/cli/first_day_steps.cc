@@ -18,9 +18,10 @@ constexpr const char* kInfiniBand = "grep -qs InfiniBand /sys/class/infiniband/*
 constexpr const char* kNoInfiniBand = "no port here is InfiniBand";
 constexpr const char* kBluefield = "cat /sys/bus/pci/devices/*/device | grep -qE '0xa2d2|0xa2d6|0xa2dc'";
 
-std::string run(const std::string& scenario, const std::string& more = "") {
-  return "\"$R2BENCH\" run " + scenario + " --fabric verbs --no-plot --keep-going --out \"$OUT\"" + more +
-         " $LAUNCH";
+std::string run(const std::string& scenario, const std::string& more = "",
+                const std::string& where = "$LAUNCH") {
+  return "\"$R2BENCH\" run " + scenario + " --fabric verbs --no-plot --keep-going --out \"$OUT\"" + more + " " +
+         where;
 }
 
 /// A step that runs the scenario `of` (empty: the one of the step's name), which shows nothing with fewer
@@ -37,12 +38,19 @@ FirstDayStep by_hand(const std::string& name, const std::string& shows, const st
   return {name, Risk::kByHand, shows, command, needs, without, send};
 }
 
+/// A person has to do something before or after; the commands run the scenario `of` on the hosts of all steps.
+FirstDayStep scenario_by_hand(const std::string& name, const std::string& shows, const std::string& of,
+                              const std::string& command, const std::string& send,
+                              const std::string& needs = "", const std::string& without = "") {
+  return {name, Risk::kByHand, shows, command, needs, without, send, of, NodesAndNics{2, 2}};
+}
+
 std::vector<FirstDayStep> steps_without_load() {
   return {
       {"preflight", Risk::kReads,
        "GIDs as a real driver sets them, MTU, limits, firmware; a transfer between every pair of ports",
-       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat "
-       "\"$OUT/cluster.json\"; exit 70; }",
+       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { \"$R2BENCH\" doctor "
+       "--cluster $HOST_OPTION; exit 70; }",
        "", "", "cluster.json"},
       {"topology", Risk::kReads,
        "NUMA nodes, PCIe switches, GPUs and NICs, and their distances, as the core reads them",
@@ -118,38 +126,47 @@ std::vector<FirstDayStep> steps_with_care() {
               "NCCL_NET=R2CCL, "
               "NCCL_PXN_DISABLE=0, then 1; each once more under ./r2bench exec with a port_down",
               "outputs with NCCL_DEBUG=INFO", kGpus, kNoGpus),
-      by_hand("pkey", "NCCL_IB_PKEY on a fabric with a subnet manager",
-              "NCCL_IB_PKEY=1 ./r2bench run nic_down --fabric verbs    # 1: an index into "
-              "/sys/class/infiniband/DEVICE/ports/1/pkeys",
-              "result.json, the table of keys", kInfiniBand, kNoInfiniBand),
-      by_hand("two_subnets", "rails on two InfiniBand subnets, each with its own subnet manager",
-              "./r2bench doctor --cluster --host A,B && "
-              "./r2bench run nic_down --fabric verbs --launcher mpi --hosts A,B",
-              "the preflight's output, result.json", kInfiniBand, kNoInfiniBand),
-      by_hand(
-          "slurm", "srun between machines",
-          "salloc -N 2 ./r2bench run nic_down --launcher slurm --fabric verbs    # on a cluster with Slurm",
-          "result.json"),
-      by_hand("rate_limit",
-              "that `dcb maxrate` limits RDMA on this NIC, that the NIC is then found degraded, and that the "
-              "limit is set again at boot",
-              "sudo cloudlab/setup.sh --rate 10 && ./r2bench run gray_throttle --fabric verbs; "
-              "sudo cloudlab/setup.sh --rate 0    # on one node",
-              "result.json, `dcb maxrate show dev INTERFACE`"),
+      scenario_by_hand("pkey", "NCCL_IB_PKEY on a fabric with a subnet manager", "nic_down",
+                       "NCCL_IB_PKEY=1 " + run("nic_down") +
+                           "    # 1: an index into /sys/class/infiniband/DEVICE/ports/1/pkeys",
+                       "result.json, the table of keys", kInfiniBand, kNoInfiniBand),
+      scenario_by_hand("two_subnets", "rails on two InfiniBand subnets, each with its own subnet manager",
+                       "nic_down", "\"$R2BENCH\" doctor --cluster $HOST_OPTION && " + run("nic_down"),
+                       "the preflight's output, result.json", kInfiniBand, kNoInfiniBand),
+      scenario_by_hand("slurm", "srun between machines", "nic_down",
+                       "salloc -N 2 " + run("nic_down", " --launcher slurm", "$SHAPE") +
+                           "    # on a cluster with Slurm",
+                       "result.json"),
+      scenario_by_hand(
+          "rate_limit",
+          "that `dcb maxrate` limits RDMA on this NIC, and that Balance then finds the NIC degraded: its bus "
+          "bandwidth is above that of live migration, and the log says 'is degraded'",
+          "no_fault_balance",
+          "# on one host, on one of its ports; 10Gbit: about a quarter of its rate\n"
+          "dcb maxrate set dev INTERFACE tc-maxrate all:10Gbit\n" +
+              run("no_fault_balance", " --set pairs=4") +
+              "\ndcb maxrate set dev INTERFACE tc-maxrate all:0bit    # 0: no limit\n"
+              "dcb maxrate show dev INTERFACE    # if it still has a limit: mlnx_qos -i INTERFACE -r 0,0,0,0,0,0,0,0",
+          "result.json, the ranks' logs, the outputs of `dcb maxrate show dev INTERFACE`"),
       link_down,
-      by_hand("real_ovs_drop", "traffic that a BlueField's own switch drops, without a notice to either end",
-              "./r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
-              "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'",
-              "result.json, events.jsonl", kBluefield, "there is no BlueField here"),
-      by_hand("real_switch_port", "a port that goes down at the switch",
-              "./r2bench run real_switch_port --fabric verbs --allow-real-faults --set faults.0.cut=COMMAND "
-              "--set faults.0.mend=COMMAND",
-              "result.json, events.jsonl"),
-      by_hand("real_pcie_remove",
-              "a card that is removed: EIO, the descriptors, how long the kernel takes to stop the device, "
-              "and what is needed to get the card back",
-              "./r2bench run real_pcie_remove --allow-real-faults    # on a machine with a console",
-              "result.json, events.jsonl, dmesg"),
+      scenario_by_hand("real_ovs_drop",
+                       "traffic that a BlueField's own switch drops, without a notice to either end",
+                       "real_ovs_drop",
+                       run("real_ovs_drop",
+                           " --allow-real-faults --set faults.0.bridge=ovsbr1 "
+                           "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'"),
+                       "result.json, events.jsonl", kBluefield, "there is no BlueField here"),
+      scenario_by_hand("real_switch_port", "a port that goes down at the switch", "real_switch_port",
+                       run("real_switch_port",
+                           " --allow-real-faults --set faults.0.cut=COMMAND --set faults.0.mend=COMMAND"),
+                       "result.json, events.jsonl"),
+      scenario_by_hand("real_pcie_remove",
+                       "a card that is removed: EIO, the descriptors, how long the kernel takes to stop the "
+                       "device, and what is needed to get the card back",
+                       "real_pcie_remove",
+                       run("real_pcie_remove", " --allow-real-faults") +
+                           "    # the last host needs a console",
+                       "result.json, events.jsonl, dmesg"),
       by_hand("portal",
               "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from "
               "node0",
@@ -157,8 +174,10 @@ std::vector<FirstDayStep> steps_with_care() {
               "in the "
               "portal",
               "the request and the manifest, both outputs"),
-      by_hand("reboot", "that set-up is applied again at boot",
-              "cloudlab/setup.sh --status; ./r2bench doctor --cluster    # after a reboot", "both outputs"),
+      by_hand("reboot", "that systemd applies set-up again at boot, the rate limit of `--rate` included",
+              "cloudlab/setup.sh --status; systemctl status r2ccl-node; ./r2bench doctor --cluster; "
+              "dcb maxrate show dev INTERFACE    # after a reboot",
+              "all outputs"),
   };
 }
 
@@ -214,9 +233,11 @@ the log of that step says why, and the next run tries the step again. The run al
 changes the machine, unless `--allow-real-faults` is given, and before a step marked *by hand*: a person
 carries it out, and then marks it with `--done`. A step for which there are too few hosts or NICs is skipped.
 
-`--run` sets the variables of the commands. R2BENCH is the program, and R2BENCH_SHARE the folder of its data
-(here the repository). OUT is the step's folder below `first_day/`, beside its log. HOST_OPTION names the
-hosts. LAUNCH has the options that match the number of hosts, nodes and NICs.
+`--run` sets the variables of the commands, and prints the commands of a step *by hand* with their values.
+R2BENCH is the program, and R2BENCH_SHARE the folder of its data (here the repository). OUT is the step's
+folder below `first_day/`, beside its log. HOST_OPTION names the hosts. SHAPE has the options that match the
+number of hosts, nodes and NICs; LAUNCH has these and the hosts. Real faults and `dcb` need root: become root
+before the step real_link_down, or from the beginning.
 )";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {

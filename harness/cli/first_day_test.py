@@ -17,11 +17,11 @@ r2bench = None
 # Each package's 'Unverified on hardware': what a bullet says, and the steps that try it.
 UNVERIFIED = {
     "harness/real/README.md": {"`real_ovs_drop` has not run": "real_ovs_drop real_switch_port real_pcie_remove",
-                               "the same name after a rescan": "real_pcie_remove", "unmanaged switch": "real_link_down"},
+                               "the same name after a rescan": "real_pcie_remove", "unmanaged switch": "real_link_down", "a job step that Slurm kills": "slurm"},
     "harness/hosts/README.md": {"srun was run with network namespaces and two guests only": "preflight slurm"},
     "harness/cluster/README.md": {"has run on soft RoCE only": "preflight pci"},
     "cloudlab/README.md": {"the portal's geni-lib": "portal", "root may log in": "portal", "`dcb maxrate`": "rate_limit",
-                           "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests"},
+                           "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests", "systemd has started nothing": "reboot"},
     "r2ccl/KNOWN_GAPS.md": {"a kernel tears down": "real_pcie_remove", "PCI_RELAXED_ORDERING": "gpu_memory", "The choice of a GID": "preflight", "`R2CC_GPU_DIRECT=1`": "gpu_memory pxn",
                             "`NCCL_IB_PKEY`": "pkey traffic_class two_subnets"},
 }
@@ -88,6 +88,11 @@ class FirstDayTest(unittest.TestCase):
             step = made.stdout.split("the next one is ")[1].split(".")[0]
             if "waits: by hand" in made.stdout:
                 waited.add(step)
+                # With the values of its variables: a person is to type it.
+                told = made.stdout.split("waits: by hand: ")[1].split("\n    then: ")[0]
+                self.assertNotRegex(told, r"\$[A-Z]")
+                if step != "portal":
+                    self.assertIn(os.path.basename(r2bench), told)
                 self.first_day("--done", step)
             else:
                 if step == "real_link_down":
