@@ -273,11 +273,11 @@ def head_to_head_versions(results):
 
 def head_to_head_retained(results):
     lines = []
-    for ((op, _), transport), every in by_transport(results, "retained", "op", "mbits", measured=MACHINES):
-        rows = [row for row in every if row["mbits"] == "2500"]  # at twice the rate the ranks were the limit, not the ports
+    for ((op, nics, _), transport), every in by_transport(results, "retained", "op", "nics", "mbits", measured=MACHINES):
+        rows = [row for row in every if int(row["nics"]) * float(row["mbits"]) == 10000]  # at twice the rate the ranks were the limit, not the ports
         if rows:
-            lines.append([op, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3)])
-    return markdown(["collective", "transport", "survives", "wrong elements", "retained (limit 3/4)"], lines)
+            lines.append([op, nics, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3), short(1 - 1 / int(nics), 3)])
+    return markdown(["collective", "NICs", "transport", "survives", "wrong elements", "retained", "limit"], lines)
 
 
 def head_to_head_timeouts(results):

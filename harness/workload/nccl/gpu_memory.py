@@ -57,8 +57,12 @@ def bus_ids():
     return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
 
 
-def pxn_cases(topology_file):
-    """Two nodes of two ranks on the same two GPUs."""
+# One of four NICs lost or slow, for good, on ports that are the limit: Balance then spreads each channel's messages over the others.
+SPREAD = {"mode": 2, "nics": 4, "rate": "2500 Mbit/s", "lasting": True, "spreads": True}
+
+
+def pxn_cases(topology_file, topology_of_four):
+    """Two nodes of two ranks on the same two GPUs. A file has two NICs beside the GPUs, the other one four."""
     found = []
 
     def add(name, env=None, **case):
@@ -72,6 +76,7 @@ def pxn_cases(topology_file):
             add(f"pxn_{kind}_{label}", mode=mode, fault=kind, extra=extra)
     add("pxn_port_down_lost_migrate", fault="port_down", lasting=True)
     add("pxn_port_down_lost_balance", mode=2, fault="port_down", lasting=True)
+    add("pxn_four_nics_lost_balance", env={"NCCL_TOPO_FILE": topology_of_four}, fault="port_down", **SPREAD)
     return found
 
 
@@ -97,6 +102,8 @@ def cases():
         add(f"port_down_{proto}", fault="port_down", extra=HEAL, env={"NCCL_PROTO": proto}, ops="allreduce,allgather,reducescatter,sendrecv")
         add(f"blackhole_{proto}_balance", mode=2, fault="blackhole", extra=HEAL, env={"NCCL_PROTO": proto}, ops="allreduce,allgather,reducescatter,sendrecv")
     add("port_down_lost_balance", mode=2, fault="port_down", lasting=True)
+    add("four_nics_lost_balance", fault="port_down", **SPREAD)
+    add("four_nics_slow_balance", fault="throttle", extra=", rate: 625 Mbit/s", **SPREAD)
     add("four_nodes_port_down", nodes=4, fault="port_down", extra=HEAL)
     add("four_nodes_qp_error_balance", nodes=4, mode=2, fault="qp_error", extra=", qp: all")
     return found
@@ -119,6 +126,9 @@ def judge(outcome, iters):
     if case.get("fault") in gpu_jobs.MOVING:
         moved, words = gpu_jobs.moved(outcome)
         fine = fine and moved
+    if case.get("spreads"):
+        lanes = int(outcome["counters"].get("r2ccl_lanes_started_total", 0))
+        fine, words = fine and lanes >= 1, f"{words} lanes {lanes}"
     error = next((r["error"].splitlines()[0][:160] for r in ranks if r and r["error"]), "" if all(ranks) else "a rank has no result")
     text = (f"{case['name']:30} wrong {wrong} ({'wanted' if case['wants_wrong'] else '0 wanted'}) exit {outcome['exit']} "
             f"GDRDMA lines {outcome['gdr_lines']}, others {outcome['other_lines']}, over a neighbour's NIC {outcome.get('pxn_lines', 0)}, faults {len([s for s in struck if s])} {words} {outcome['seconds']:.0f} s {error}")
@@ -146,10 +156,11 @@ def main():
         gpus = bus_ids()[:2]
         if len(gpus) < 2 and not arguments.list:
             parser.error(f"--pxn needs two GPUs; there are {len(gpus)}")
-        path = os.path.join(folder, "topology.xml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(topology(gpus, 2))
-        return run(arguments, pxn_cases(path))
+        paths = [os.path.join(folder, f"{nics}_nics.xml") for nics in (2, 4)]
+        for path, nics in zip(paths, (2, 4)):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(topology(gpus, nics))
+        return run(arguments, pxn_cases(*paths))
 
 
 def run(arguments, all_cases):

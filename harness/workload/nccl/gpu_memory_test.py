@@ -61,6 +61,18 @@ class Judge(unittest.TestCase):
         self.outcome["moves"] = False
         self.assertFalse(self.fine())
 
+    def test_a_case_that_has_to_spread_needs_lanes(self):
+        self.outcome["case"]["spreads"] = True
+        for counters, fine in (({}, False), ({"r2ccl_lanes_started_total": 0.0}, False), ({"r2ccl_lanes_started_total": 3.0}, True)):
+            self.assertEqual(gpu_memory.judge(self.outcome | {"counters": counters}, 15)[0], fine)
+
+    def test_balance_has_four_nics_where_it_has_to_spread(self):
+        spreading = [case for case in gpu_memory.cases() + gpu_memory.pxn_cases("two", "four") if case.get("spreads")]
+        self.assertEqual([case["name"] for case in spreading], ["four_nics_lost_balance", "four_nics_slow_balance", "pxn_four_nics_lost_balance"])
+        for case in spreading:
+            self.assertEqual((case["mode"], case["nics"], len(gpu_jobs.plan_of(case, 15))), (2, 4, 1))
+        self.assertEqual(spreading[-1]["env"]["NCCL_TOPO_FILE"], "four")
+
     def test_a_rank_with_an_error_fails_it(self):
         self.outcome["ranks"][0]["error"] = "lost"
         self.assertFalse(self.fine())

@@ -33,6 +33,7 @@ UPSTREAM = ["upstream", "upstream_1s"]
 HEAD_TO_HEAD = ["ib", "ib_failover", "r2ccl_migrate", "r2ccl_balance"]
 AT = 25  # the operation that the first fault strikes
 SECOND = 20  # operations from the first fault to the second
+APART = 900  # … where that is to be 12 s or more: NCCL's recovery takes 9.7 s
 # Faults of the table; {heal} becomes "", or the time until the repair.
 FAULTS = {
     "port_down": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_down{heal}}}"],
@@ -43,6 +44,12 @@ FAULTS = {
     "flap": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_flap, down: 30 ms, up: 60 ms, count: 3}}"],
     "two_in_turn": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_down, for: 300 ms}}",
                     "{{at: {{iter: {second}}}, target: node0/nic1, kind: port_down{heal}}}"],
+    # The same with an outage that hardware's queue pairs outlast: they are not cut (faultinject/README.md), so a transport needs its failover at the second NIC only.
+    "flap_then_down": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_flap, down: 300 ms, up: 1 s, count: 1}}",
+                       "{{at: {{iter: {second}}}, target: node0/nic1, kind: port_down{heal}}}"],
+    # … and with a second one after every transport has recovered from the first.
+    "two_apart": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_down, for: 1 s}}",
+                  "{{at: {{iter: {apart}}}, target: node0/nic1, kind: port_down{heal}}}"],
     "all_but_one": ["{{at: {{iter: {at}}}, target: \"node1/nic[0-2]\", kind: port_down{heal}}}"],
     "throttle": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: throttle, rate: {quarter} Mbit/s{heal}}}"],
 }
@@ -56,9 +63,12 @@ def row(table, transport, fault, seed, **more):
     base = {"table": table, "transport": transport, "fault": fault, "seed": seed, "op": "allreduce", "bytes": 64 * MIB, "nodes": 2, "ranks": 1, "nics": 2, "mbits": 20000,
             "iters": 70, "timeout": 14, "library": "", "version": "", "heal_ms": 0, "verify": True, "warmup": 5, "copies": 0}
     base |= more
+    if fault == "two_apart":
+        base |= {"iters": AT + APART + 60}
     if fault == "all_but_one":
         base |= {"nics": 4, "mbits": base["mbits"] // 2}
     parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "",
+             f"{base['nics']}nics" if table == "retained" and base["nics"] != 4 else "",
              f"{base['nodes']}x{base['ranks']}" if (base["nodes"], base["ranks"]) != (2, 1) else "",
              f"{base['copies']}copies" if base["copies"] else "", f"seed{seed}"]
     base["id"] = "/".join(part for part in parts if part)
@@ -129,10 +139,10 @@ def versions_table(arguments, seeds):
 
 
 def retained_table(arguments, seeds):
-    """One of four NICs lost for good: Balance can keep 0.75, mode 1 and a single standby 0.5. The ports are slow enough to be the limit: at twice the rate
-    the ranks, which share a GPU, were, and more than the limit seemed to be kept."""
-    return [row("retained", transport, "port_down", seed, op=op, nics=4, mbits=2500, iters=60, library=arguments.library)
-            for seed in seeds for op in COLLECTIVES for transport in ("r2ccl_balance", "r2ccl_migrate", "ib_failover")]
+    """One of four or eight NICs lost for good: Balance can keep 3/4 or 7/8, mode 1 and a single standby half. The ports are slow enough to be the limit: at
+    twice the rate the ranks, which share a GPU, were, and more than the limit seemed to be kept. Upstream's 83 to 90 % are of eight NICs."""
+    return [row("retained", transport, "port_down", seed, op=op, nics=nics, mbits=10000 // nics, iters=60, library=arguments.library)
+            for seed in seeds for nics in (4, 8) for op in COLLECTIVES for transport in ("r2ccl_balance", "r2ccl_migrate", "ib_failover")]
 
 
 COST = ["ib", "r2ccl_baseline", "r2ccl_migrate", "r2ccl_balance"]
@@ -237,7 +247,7 @@ def prediction(predictions, one):
 def scenario(one, name):
     """The row's scenario file."""
     heal = f", for: {one['heal_ms']} ms" if one["heal_ms"] else ""
-    faults = [text.format(at=AT, second=AT + SECOND, heal=heal, quarter=one["mbits"] // 4) for text in FAULTS.get(one["fault"], [])]
+    faults = [text.format(at=AT, second=AT + SECOND, apart=AT + APART, heal=heal, quarter=one["mbits"] // 4) for text in FAULTS.get(one["fault"], [])]
     rate = f", nic_rate: {one['mbits']} Mbit/s" if one["mbits"] else ""
     library = os.path.abspath(one["library"]) if os.path.exists(one["library"]) else one["library"]
     stall_s = int(20 + 3 * retries_s(one) + (2 * upstream_notices_s(one) if one["transport"] == "upstream" else 0))
