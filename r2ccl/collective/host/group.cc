@@ -264,7 +264,7 @@ Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
           static_cast<unsigned long long>(bytes >> 10), p, static_cast<unsigned long long>(view.epoch),
           name(choice->algorithm), choice->segments,
           setting_.algorithm.empty() ? ". " : " (R2CC_ALGORITHM). ", planned->why.c_str());
-  trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, 0, view.epoch, bytes,
+  trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, agreement_->group_number(), view.epoch, bytes,
                                  uint64_t(traced_as(choice->algorithm)), setting_.rank);
   return build(job, *choice);
 }

@@ -99,6 +99,7 @@ class Driver final : public PlanAgreement {
     stop_ = true;
     star_.wake();
     thread_.join();
+    trace::Writer::instance().emit(trace::EventType::kPlansEnded, 0xffff, number_, 0, 0, 0, uint32_t(rank_));
   }
 
   Result<ViewPointer> view_for(uint64_t number) override { return gate_.view_for(number); }
@@ -129,9 +130,14 @@ class Driver final : public PlanAgreement {
     star_.wake();
   }
 
+  uint32_t group_number() const override { return number_; }
   bool settled() const override { return settled_; }
 
  private:
+  static uint32_t next_number() {
+    static std::atomic<uint32_t> made{0};
+    return ++made;
+  }
   static constexpr uint64_t kNothing = ~uint64_t{0};
   bool coordinates() const { return rank_ == 0; }
   /// True: it is another one.
@@ -259,7 +265,7 @@ class Driver final : public PlanAgreement {
             number(engine).c_str(), number(tuner).c_str());
     double least = 1;
     for (const double capacity : decision.view->capacities) least = std::min(least, capacity);
-    trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, 0, decision.epoch, engine,
+    trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, number_, decision.epoch, engine,
                                    uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
   }
@@ -338,6 +344,7 @@ class Driver final : public PlanAgreement {
   const Settings settings_;
   const std::string name_;
   const int rank_, ranks_;
+  const uint32_t number_ = next_number();
   const pid_t process_ = getpid();
   Star star_;
   const size_t nics_;  // of each node in a view

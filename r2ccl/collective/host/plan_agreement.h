@@ -96,6 +96,8 @@ class PlanAgreement {
   /// view that it has. `leads`: this group decides for the communicator's tuners (of several groups of a
   /// communicator one does; what rank 0 says counts).
   virtual void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) = 0;
+  /// The group's within this process, for the trace.
+  virtual uint32_t group_number() const { return 0; }
   /// Everybody has the newest view, and none is being agreed on. For the log and the trace.
   virtual bool settled() const = 0;
 };
