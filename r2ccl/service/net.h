@@ -53,6 +53,9 @@ struct LinksWanted {
   /// peer, when a link has become slow or carries another part; 0: not known. From the service thread, which must
   /// not be kept waiting; never once the watch has ended.
   std::function<void(std::span<const double>)> changed;
+  /// Asked before links are looked at: indices in `peers` of those whose NIC, known to be slow by its links, has its full
+  /// share again. What they carried before counts no more. May be empty.
+  std::function<std::vector<size_t>()> tried;
 };
 /// Ends with the object.
 class LinkWatch {

@@ -147,6 +147,7 @@ void Group::watch_links() {
     for (const double rate : rates) links.push_back(code_of(rate));
     agreement->set_links(links);
   };
+  wanted.tried = [agreement = agreement_.get()] { return agreement->take_tried(); };
   link_watch_ = net_.watch_links(std::move(wanted));
 }
 

@@ -80,6 +80,7 @@ class Driver final : public PlanAgreement {
         reported_(1 + nics_, kNominal),
         links_now_(size_t(ranks) * nics_, kLinkUnknown),
         reported_links_(links_now_),
+        newest_(healthy(ranks)),
         member_({}, nics_),
         coordinator_(ranks, {}, nics_),
         pacer_(nanoseconds(settings_.settle)) {
@@ -115,9 +116,17 @@ class Driver final : public PlanAgreement {
     {
       const std::lock_guard lock(links_mutex_);
       links_ = links;
+      for (const size_t link : tried_) links_[link] = kLinkUnknown;
     }
     links_changed_ = true;
     star_.wake();
+  }
+
+  std::vector<size_t> take_tried() override {
+    if (!any_tried_.load(std::memory_order_relaxed)) return {};
+    const std::lock_guard lock(links_mutex_);
+    any_tried_ = false;
+    return std::exchange(tried_, {});
   }
 
   void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) override {
@@ -260,6 +269,7 @@ class Driver final : public PlanAgreement {
               static_cast<unsigned long long>(decision.epoch));
       return;
     }
+    try_links(*std::exchange(newest_, decision.view));
     R2_INFO("NET/R2CCL: mode 3%s: %s; epoch %llu from operation %s on (from the tuner's %s on)",
             name_.c_str(), in_words(*decision.view).c_str(), static_cast<unsigned long long>(decision.epoch),
             number(engine).c_str(), number(tuner).c_str());
@@ -268,6 +278,19 @@ class Driver final : public PlanAgreement {
     trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, number_, decision.epoch, engine,
                                    uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
+  }
+
+  /// What was measured of NICs that get their full share again must not have them named once more.
+  void try_links(const View& before) {
+    const std::vector<size_t> tried = links_tried(before, *newest_, size_t(rank_));
+    if (tried.empty()) return;
+    const std::lock_guard lock(links_mutex_);
+    for (const size_t link : tried) {
+      links_now_[link] = kLinkUnknown;
+      if (!links_.empty()) links_[link] = kLinkUnknown;
+    }
+    tried_.insert(tried_.end(), tried.begin(), tried.end());
+    any_tried_ = true;
   }
 
   std::shared_ptr<OperationCounter> tuner() {
@@ -353,7 +376,9 @@ class Driver final : public PlanAgreement {
   std::atomic<bool> stop_{false}, settled_{true}, tuner_changed_{true};
   std::atomic<bool> links_changed_{false};
   std::mutex links_mutex_;
-  LinkCodes links_;  // links_mutex_
+  LinkCodes links_;            // links_mutex_
+  std::vector<size_t> tried_;  // links_mutex_
+  std::atomic<bool> any_tried_{false};
   std::mutex tuner_mutex_;
   std::shared_ptr<OperationCounter> tuner_;  // tuner_mutex_
   bool leads_ = false;                       // tuner_mutex_
@@ -361,6 +386,7 @@ class Driver final : public PlanAgreement {
   // The thread's own.
   NodeCodes reported_;
   LinkCodes links_now_, reported_links_;
+  ViewPointer newest_;
   Member member_;
   Coordinator coordinator_;  // rank 0's
   std::vector<Coordinator::Outgoing> outgoing_;
