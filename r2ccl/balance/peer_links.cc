@@ -66,6 +66,7 @@ void PeerLinks::take(std::span<const NicMeter::Reading> readings, uint64_t now, 
     if (unproved_ns_[link] >= kSlowForPatiences * told_[link].patience()) {
       told_[link].forget(clock_);
       forget(link);
+      forgotten_until_[link] = clock_ + kSlowForPatiences * told_[link].patience();
     }
     told_[link].update(capacities_.gray(link) ? capacities_.relative(link) : 1, clock_);
   }
@@ -80,10 +81,12 @@ void PeerLinks::try_anew(size_t link) {
   if (told_[link].is_slow()) told_[link].forget(clock_);
   forget(link);
   settles_until_[link] = clock_ + kSettlesNs;
+  forgotten_until_[link] = 0;
 }
 
 double PeerLinks::rate(size_t link) const {
   if (told_[link].is_slow()) return std::min(told_[link].told(), kMostSlow);
+  if (clock_ < forgotten_until_[link]) return kUnknown;
   return idle_ns_[link] < kFastForNs && capacities_.last(link) >= Capacities::kWell ? kFast : kUnknown;
 }
 

@@ -55,7 +55,8 @@ class PeerLinks {
   /// A link that was fast is not known to be so any more when it has carried nothing for so long …
   static constexpr uint64_t kFastForNs = 2'000'000'000;
   /// … a slow one when nothing has shown for so many times its patience that it is slow for another reason than that
-  /// it has little to carry. Then it is tried again: a plan that knows of it gives it little.
+  /// it has little to carry. Then it is tried again: a plan that knows of it gives it little. Until try_anew(), or for
+  /// as long again, it is not known to be fast.
   static constexpr uint64_t kSlowForPatiences = 4;
   static constexpr uint64_t kSettlesNs = 1'000'000'000;
 
@@ -84,6 +85,8 @@ class PeerLinks {
   std::array<uint64_t, Capacities::kMaxNics> bytes_{}, idle_ns_{};         // of the clock, since it carried something
   std::array<uint64_t, Capacities::kMaxNics> shown_slow_{}, unproved_ns_{};  // … since it has shown that it is slow
   std::array<uint64_t, Capacities::kMaxNics> settles_until_{};  // of the clock
+  // It was slow and is forgotten: it may look fast under the plan that gives it little, and tells nothing by that.
+  std::array<uint64_t, Capacities::kMaxNics> forgotten_until_{};
   std::array<ToldRate, Capacities::kMaxNics> told_{};
 };
 
