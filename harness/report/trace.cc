@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 using Trace = nlohmann::ordered_json;
 
 constexpr int kNicTracks = 10'000;  // channels' tracks are below
+constexpr int kGroupTracks = 20'000;
 constexpr int kOverlap = 100'000;   // and what does not nest in its own track is this much above it
 constexpr double kForEver = std::numeric_limits<double>::infinity();
 
@@ -124,6 +125,10 @@ class Builder {
     const auto [found, added] = processes_.try_emplace({mode, source}, int(processes_.size()) + 1);
     if (added) name_process(found->second, mode + ": " + source);
     return found->second;
+  }
+  int group_track(int pid, int64_t group) {
+    name_track(pid, kGroupTracks + int(group), "plans of group " + std::to_string(group));
+    return kGroupTracks + int(group);
   }
   int channel_track(int pid, int64_t channel) {
     name_track(pid, int(channel) + 1, "channel " + std::to_string(channel));
@@ -239,8 +244,11 @@ class Builder {
     const bool about_nic = name == "nic_down" || name == "nic_up" || name == "nic_gray" ||
                            name == "nic_well" || name == "path_opening" || name == "path_opened" ||
                            name == "path_accepted" || name == "probe_failed";
+    const bool about_group = name == "plan_agreed" || name == "algorithm_chosen" || name == "plans_ended";
     if (about_nic && nic >= 0)
       instant(event, pid, nic_track(pid, nic));
+    else if (about_group)
+      instant(event, pid, group_track(pid, channel));
     else if (channel >= 0 && name != "fence_started" && name != "fence_done" && name != "migration_started")
       instant(event, pid, channel_track(pid, channel));
   }

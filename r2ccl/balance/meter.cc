@@ -130,6 +130,7 @@ void Capacities::judge_all(const Interval& interval, bool planned) {
     if (relative > 0) relative = std::min(relative, queued);
     const bool kept_busy = queued < 1 || (interval.busy[nic] >= kBusiest * interval.most_busy &&
                                           interval.depth[nic] >= backlog * others_depth);
+    count_unclear(nics_[nic], relative, kept_busy);
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
       judge(nics_[nic], relative, interval.most[nic], kept_busy, interval.busy[nic], others_busy);
@@ -147,6 +148,12 @@ double Capacities::relative_to_well(const Interval& interval, size_t nic) const 
   return well.empty() ? 0 : interval.relative(nic, usual(well), usual(well_whole));
 }
 
+void Capacities::count_unclear(Nic& nic, double relative, bool kept_busy) {
+  const bool tells = relative >= kGray || (relative > 0 && kept_busy);
+  nic.unclear = tells ? 0 : nic.unclear + 1;
+  if (nic.unclear > kMostUnclear) nic.low = nic.shown = nic.unclear = 0;
+}
+
 void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy,
                        double others_busy) {
   if (!nic.gray) {
@@ -162,11 +169,15 @@ void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, d
     if (nic.gray) {
       nic.patience = nic.before && nic.well_for < kForgiven ? std::min(2 * nic.patience, kMostPatience) : 1;
       nic.before = true;
-      nic.well_for = nic.waited = 0;
+      nic.well_for = nic.waited = nic.shown = 0;
     }
     return;
   }
-  if (kept_busy && relative > 0 && relative < kGray) ++nic.shown_slow;
+  if (relative >= kGray) nic.shown = 0;
+  if (kept_busy && relative > 0 && relative < kGray && ++nic.shown >= kLow) {
+    ++nic.shown_slow;
+    nic.shown = 0;
+  }
   // What it would carry if it had work for as long as the others have.
   if (others_busy > 0) nic.idle += (std::min(1.0, busy / others_busy) - nic.idle) / 4;
   double more = 0;

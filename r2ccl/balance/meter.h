@@ -107,6 +107,9 @@ class Capacities {
   static constexpr double kGray = 0.85, kVeryGray = 0.6, kWell = 0.93;
   /// Slow intervals, without a good one, that make a NIC gray; one below kVeryGray counts twice.
   static constexpr int kLow = 3;
+  /// After more intervals in a row that tell nothing, what was slow before them counts no more: else one interval a
+  /// minute in which this process lacks a core makes a NIC slow that has little to do.
+  static constexpr int kMostUnclear = 6;
   static constexpr int kWellIntervals = 2;  ///< good intervals in a row that make it healthy again
   static constexpr double kBusiest = 0.9;   ///< part of the longest time for which any NIC has work
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
@@ -143,7 +146,8 @@ class Capacities {
   double by_port(size_t nic) const { return nics_[nic].most; }
   /// What it carried, relative to the others, in the last interval that said something; 0: none has, or it is gray.
   double last(size_t nic) const { return nics_[nic].well_for > 0 ? nics_[nic].level : 0; }
-  /// Intervals in which a gray NIC was slow while it had as much to do as the others, so that no lack of work explains it.
+  /// How often a gray NIC has shown it anew: in kLow intervals, as close to each other as those that made it gray, it
+  /// was slow while it had as much to do as the others, so that no lack of work explains it.
   uint64_t shown_slow(size_t nic) const { return nics_[nic].shown_slow; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// … and more so than those know who spread the traffic: they expected `known` of it, relative to nominal.
@@ -166,10 +170,12 @@ class Capacities {
     NicMeter::Reading from{};  // at the interval's beginning
     bool known = false;
     int low = 0, well = 0;  // intervals running
+    int unclear = 0;        // … that told nothing
     double level = 1;       // smoothed
     double idle = 1;        // smoothed: the time for which it has work, relative to the others'
     bool gray = false;
-    uint64_t shown_slow = 0;  // intervals
+    int shown = 0;  // intervals since shown_slow
+    uint64_t shown_slow = 0;
     // A NIC that is slow again each time it is tried is tried less and less often.
     int well_for = 0;  // intervals since it was last gray
     bool before = false;
@@ -189,6 +195,7 @@ class Capacities {
   /// `nic` is gray.
   double relative_to_well(const Interval& interval, size_t nic) const;
   static double usual(std::span<const double> samples);
+  static void count_unclear(Nic& nic, double relative, bool kept_busy);
   static void judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy);
   size_t count_ = 0;
   bool finds_bottlenecks_ = false;

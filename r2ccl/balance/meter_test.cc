@@ -148,6 +148,37 @@ TEST(Capacities, an_interval_that_tells_nothing_does_not_acquit_a_slow_nic) {
   EXPECT_TRUE(node.capacities.gray(2));
 }
 
+// It has little to do, and now and then the process lacks a core, so that its writes seem to wait.
+TEST(Capacities, single_intervals_that_are_far_apart_make_no_nic_slow) {
+  Node node(4);
+  node.run(500, 0.1);
+  node.rate[2] = 0.3;
+  for (int i = 0; i < 1000; ++i) {
+    node.depth[2] = i % 10 == 0 ? 6 : 2;
+    node.run(50, 0.1);
+    ASSERT_FALSE(node.capacities.gray(2)) << i;
+  }
+}
+
+// Nor do they show that one is still slow.
+TEST(Capacities, a_slow_nic_shows_it_anew_by_intervals_that_are_close_to_each_other) {
+  Node node(4);
+  node.run(500, 0.1);
+  node.rate[2] = 0.5;
+  node.depth[2] = 6;
+  node.run(500, 0.1);
+  ASSERT_TRUE(node.capacities.gray(2));
+  const uint64_t before = node.capacities.shown_slow(2);
+  for (int i = 0; i < 100; ++i) {
+    node.depth[2] = i % 10 == 9 ? 6 : 2;
+    node.run(50, 0.1);
+  }
+  EXPECT_EQ(node.capacities.shown_slow(2), before);
+  node.depth[2] = 6;
+  node.run(50 * 3 * Capacities::kLow, 0.1);
+  EXPECT_GE(node.capacities.shown_slow(2), before + 2);
+}
+
 // … where most of it was sent after a plan, what is slow has twice as much.
 TEST(Capacities, after_a_plan_a_slow_nic_is_where_everything_waits) {
   Node node(4);

@@ -55,21 +55,38 @@ void PeerLinks::take(std::span<const NicMeter::Reading> readings, uint64_t now, 
   }
   capacities_.take(readings, now, part, planned);
   for (size_t link = 0; link < count_; ++link) {
+    if (clock_ < settles_until_[link]) {
+      capacities_.forget(link);
+      continue;
+    }
     const uint64_t shown = capacities_.shown_slow(link);
     const bool proved = !told_[link].is_slow() || shown != shown_slow_[link];
     unproved_ns_[link] = proved ? 0 : unproved_ns_[link] + passed;
     shown_slow_[link] = shown;
     if (unproved_ns_[link] >= kSlowForPatiences * told_[link].patience()) {
       told_[link].forget(clock_);
-      capacities_.forget(link);
-      shown_slow_[link] = unproved_ns_[link] = 0;
+      forget(link);
+      forgotten_until_[link] = clock_ + kSlowForPatiences * told_[link].patience();
     }
     told_[link].update(capacities_.gray(link) ? capacities_.relative(link) : 1, clock_);
   }
 }
 
+void PeerLinks::forget(size_t link) {
+  capacities_.forget(link);
+  shown_slow_[link] = unproved_ns_[link] = 0;
+}
+
+void PeerLinks::try_anew(size_t link) {
+  if (told_[link].is_slow()) told_[link].forget(clock_);
+  forget(link);
+  settles_until_[link] = clock_ + kSettlesNs;
+  forgotten_until_[link] = 0;
+}
+
 double PeerLinks::rate(size_t link) const {
   if (told_[link].is_slow()) return std::min(told_[link].told(), kMostSlow);
+  if (clock_ < forgotten_until_[link]) return kUnknown;
   return idle_ns_[link] < kFastForNs && capacities_.last(link) >= Capacities::kWell ? kFast : kUnknown;
 }
 

@@ -55,8 +55,10 @@ class PeerLinks {
   /// A link that was fast is not known to be so any more when it has carried nothing for so long …
   static constexpr uint64_t kFastForNs = 2'000'000'000;
   /// … a slow one when nothing has shown for so many times its patience that it is slow for another reason than that
-  /// it has little to carry. Then it is tried again: a plan that knows of it gives it little.
+  /// it has little to carry. Then it is tried again: a plan that knows of it gives it little. Until try_anew(), or for
+  /// as long again, it is not known to be fast.
   static constexpr uint64_t kSlowForPatiences = 4;
+  static constexpr uint64_t kSettlesNs = 1'000'000'000;
 
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit PeerLinks(std::span<const double> nominal) : count_(nominal.size()), capacities_(nominal) {
@@ -67,16 +69,24 @@ class PeerLinks {
   /// sends, to whomever: time in which it does not counts for nothing.
   void take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part, uint64_t planned,
             bool traffic);
+  /// The plan has given its full share again to a NIC of that link, which it knew to be slow: what was measured before
+  /// counts no more, and nothing for kSettlesNs, in which traffic by the old plan ends.
+  void try_anew(size_t link);
   /// kUnknown, kFast, or what it carries relative to the others, up to kMostSlow.
   double rate(size_t link) const;
 
  private:
+  void forget(size_t link);
+
   size_t count_;
   Capacities capacities_;
   uint64_t taken_ = 0;  // when
   uint64_t clock_ = 0;  // runs while there is traffic
   std::array<uint64_t, Capacities::kMaxNics> bytes_{}, idle_ns_{};         // of the clock, since it carried something
   std::array<uint64_t, Capacities::kMaxNics> shown_slow_{}, unproved_ns_{};  // … since it has shown that it is slow
+  std::array<uint64_t, Capacities::kMaxNics> settles_until_{};  // of the clock
+  // It was slow and is forgotten: it may look fast under the plan that gives it little, and tells nothing by that.
+  std::array<uint64_t, Capacities::kMaxNics> forgotten_until_{};
   std::array<ToldRate, Capacities::kMaxNics> told_{};
 };
 

@@ -206,9 +206,55 @@ TEST(PeerLinks, a_slow_link_of_which_a_plan_asks_little_is_tried_again_ever_late
   }
   EXPECT_GT(before, 200);
   // Once it has been fast for long, the next throttle's end is noticed soon again.
+  links.try_anew(0);
   for (int i = 0; i < 6500; ++i) peer.step(links, {1, 1, 1, 1});
+  ASSERT_EQ(links.rate(0), PeerLinks::kFast);
   for (int i = 0; i < 500 && links.rate(0) >= 1; ++i) peer.step(links, {0.25, 1, 1, 1});
   EXPECT_LT(slow_for(links, peer, false), 6);
+}
+
+// The NIC gets its full share again. A link that carries nothing now must not say for long what was true then.
+TEST(PeerLinks, what_was_measured_before_a_trial_counts_no_more) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  for (int i = 0; i < 100; ++i) peer.step(links, {0.25, 1, 1, 1});
+  ASSERT_NEAR(links.rate(0), 0.25, 0.05);
+  links.try_anew(0);
+  EXPECT_EQ(links.rate(0), PeerLinks::kUnknown);
+  // By the old plan, for a while.
+  for (int i = 0; i < 90; ++i) {
+    peer.step(links, {0.25, 1, 1, 1});
+    ASSERT_EQ(links.rate(0), PeerLinks::kUnknown);
+    ASSERT_NE(links.rate(1), PeerLinks::kUnknown);
+  }
+  for (int i = 0; i < 1000; ++i) {
+    peer.step(links, {1, 1, 1, 1});
+    ASSERT_TRUE(links.rate(0) == PeerLinks::kUnknown || links.rate(0) == PeerLinks::kFast);
+  }
+  EXPECT_EQ(links.rate(0), PeerLinks::kFast);
+  // It is slow again soon: the next trial comes later.
+  for (int i = 0; i < 100; ++i) peer.step(links, {0.25, 1, 1, 1});
+  EXPECT_NEAR(links.rate(0), 0.25, 0.05);
+  const double lasted = slow_for(links, peer, false);
+  EXPECT_GT(lasted, 7);
+  EXPECT_LT(lasted, 12);
+}
+
+// All links of a NIC must be forgotten before it is tried. One that is forgotten keeps the others' pace under the plan,
+// which must not be taken for a proof that the NIC is fast: another one would be named for the links that are left.
+TEST(PeerLinks, a_forgotten_link_is_not_fast_before_the_trial) {
+  PeerLinks links(kNominal);
+  Peer peer(4);
+  for (int i = 0; i < 100; ++i) peer.step(links, {0.25, 1, 1, 1});
+  ASSERT_NEAR(links.rate(0), 0.25, 0.05);
+  EXPECT_LT(slow_for(links, peer, false), 6);
+  for (int i = 0; i < 300; ++i) {
+    peer.step(links, {1, 1, 1, 1});
+    ASSERT_EQ(links.rate(0), PeerLinks::kUnknown) << i;
+  }
+  links.try_anew(0);
+  for (int i = 0; i < 200; ++i) peer.step(links, {1, 1, 1, 1});
+  EXPECT_EQ(links.rate(0), PeerLinks::kFast);
 }
 
 TEST(PeerLinks, a_link_on_which_writes_wait_is_not_tried) {

@@ -103,9 +103,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   virtual bool is_away() const { return false; }
   /// Its home rail has failed, and has not come back: either NIC of it, or what is between them.
   bool lacks_home() const { return failback_.is_down(); }
-  /// Its traffic is where a plan for all NICs has it (Net::follows_plan). Any thread.
-  void follow_plan() { planned_.store(true, std::memory_order_relaxed); }
-  bool follows_plan() const { return planned_.load(std::memory_order_relaxed); }
+  /// Its traffic is where a plan for all NICs has it (GroupPlan). Any thread.
+  void follow(const PlanKnowledge::Plan& plan) { plan_.store(&plan, std::memory_order_release); }
+  const PlanKnowledge::Plan* plan() const { return plan_.load(std::memory_order_acquire); }
+  bool follows_plan() const { return plan_.load(std::memory_order_relaxed) != nullptr; }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
   virtual bool in_demand(uint64_t /*now*/) const { return false; }
   /// Paths that it has opened besides the active one.
@@ -391,7 +392,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<Status> status_{Status::kConnecting};
   Error error_;
   std::atomic<uint16_t> far_nics_{0};
-  std::atomic<bool> planned_{false};
+  std::atomic<const PlanKnowledge::Plan*> plan_{nullptr};
 
   // control connection
   Outage outage_;

@@ -30,7 +30,7 @@ struct SenderPaths::LaneHost {
   bool far(int l, int r) const { return c.is_far(l, r); }
   double capacity(int l) const { return c.context_.capacities.capacity(size_t(l)); }
   double nominal(int l) const { return c.context_.capacities.nominal(size_t(l)); }
-  bool gray(int l) const { return c.context_.is_degraded(size_t(l), c.follows_plan()); }
+  bool gray(int l) const { return c.context_.is_degraded(size_t(l), c.plan()); }
 };
 
 void SenderPaths::step_balance(const Tick& tick) {

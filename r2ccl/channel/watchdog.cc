@@ -103,7 +103,7 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
 
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
   return probe_times_->deadline(path.local_nic(), path.remote_nic(), watchdog_.leaves(activity_.progress()),
-                                tick.alive, context_.plan_queue_ns[size_t(path.local_nic())].load(std::memory_order_relaxed));
+                                tick.alive, context_.plans.queue_ns(size_t(path.local_nic())));
 }
 
 }  // namespace r2ccl

@@ -52,6 +52,20 @@ bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCod
   return false;
 }
 
+std::vector<size_t> links_tried(const View& before, const View& now, size_t rank) {
+  std::vector<size_t> tried;
+  const size_t ranks = before.capacities.size(), nics = before.measured.size() / std::max<size_t>(1, ranks);
+  const auto slow = [nics](const View& view, size_t node, size_t nic) {
+    const size_t i = node * nics + nic;
+    return i < view.measured.size() && view.measured[i] != 0;
+  };
+  const auto freed = [&](size_t node, size_t nic) { return slow(before, node, nic) && !slow(now, node, nic); };
+  for (size_t to = 0; to < ranks; ++to)
+    for (size_t nic = 0; nic < nics; ++nic)
+      if (to != rank && (freed(rank, nic) || freed(to, nic))) tried.push_back(to * nics + nic);
+  return tried;
+}
+
 uint64_t ReportPacer::due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now, bool links) {
   if (!links && !differ(now_is, reported)) {
     since_ = kNever;
@@ -308,7 +322,20 @@ void Coordinator::end_of_decision() {
     reported_ = true;
     return;
   }
+  // Members forget these links when they hear of it, too (links_tried), and report them when they are slow again.
+  const auto slow = [](const NodeCodes& codes, size_t nic) { return (codes[1 + nic] & kMeasured) != 0; };
+  bool tried = false;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    for (size_t nic = 0; nic < nics_; ++nic)
+      if (slow(view_[i], nic) && !slow(proposed_[i], nic)) {
+        tried = true;
+        for (size_t other = 0; other < ranks_.size(); ++other) {
+          if (!ranks_[other].links.empty()) ranks_[other].links[i * nics_ + nic] = kLinkUnknown;
+          if (!ranks_[i].links.empty()) ranks_[i].links[other * nics_ + nic] = kLinkUnknown;
+        }
+      }
   view_ = proposed_;
+  if (tried) assess();
   covered_ = 0;
   for (size_t s = 0; s < kSequences; ++s)
     if (decision_.points[s] != kNever) covered_ |= uint8_t(1u << s);

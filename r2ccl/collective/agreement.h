@@ -85,6 +85,10 @@ using LinkCodes = std::vector<CapacityCode>;
 /// was only found to be fast: where nothing is slow nobody reports.
 bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCode> other);
 
+/// The links of `rank` (indices in its LinkCodes) to and from NICs that were slow by their links in `before` and are not
+/// in `now`: those NICs get their full share again, and what was measured before says nothing of them.
+std::vector<size_t> links_tried(const View& before, const View& now, size_t rank);
+
 /// When a rank reports a change of its capacity: after a settling time, so that a burst is one report, and
 /// small changes ever more rarely while they go on. Times in ns.
 class ReportPacer {

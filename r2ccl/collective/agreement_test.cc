@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/collective/agreement_message.h"
@@ -333,6 +334,57 @@ TEST(Agreement, a_recovered_nic_leads_to_a_new_proposal) {
   report(0, kNominal);  // one end of it: not yet
   EXPECT_FALSE(coordinator.due(engine));
   report(1, kNominal);
+  EXPECT_TRUE(coordinator.due(engine));
+}
+
+// In a mesh, and then NCCL's ring goes on, in which the NIC's other links carry nothing any more.
+TEST(Agreement, what_links_showed_before_a_trial_names_no_nic_again) {
+  Coordinator coordinator(4, {}, 1);
+  std::vector<Member> members(4, Member({}, 1));
+  std::vector<View> views(4);
+  std::vector<LinkCodes> links(4, LinkCodes(4, kLinkUnknown));
+  std::vector<Coordinator::Outgoing> out;
+  const auto report = [&](size_t rank) {
+    coordinator.on_message(int(rank), members[rank].report({kNominal, kNominal}, kAllSequences, links[rank]), out);
+  };
+  const auto agree = [&] {
+    while (!out.empty()) {
+      const auto [to, message] = out.front();
+      out.erase(out.begin());
+      std::optional<Decision> decision;
+      if (const auto answer = members[size_t(to)].on_message(message, {}, decision)) coordinator.on_message(to, *answer, out);
+      if (!decision || !decision->view) continue;
+      View& view = views[size_t(to)];
+      for (const size_t link : links_tried(std::exchange(view, *decision->view), view, size_t(to)))
+        links[size_t(to)][link] = kLinkUnknown;
+    }
+  };
+  const uint8_t engine = bit(Sequence::kEngine);
+  for (const size_t from : {0, 2, 3}) links[from][1] = 5000;
+  for (size_t rank = 0; rank < 4; ++rank) report(rank);
+  ASSERT_TRUE(coordinator.due(engine));
+  coordinator.propose(engine, out);
+  agree();
+  ASSERT_EQ(views[0].nics, (std::vector<double>{1, 0.5, 1, 1}));
+  EXPECT_EQ(links[2][1], 5000);
+  // One link is as fast as it should be, so the NIC cannot be slow; two others have not been measured since.
+  links[0][1] = kNominal;
+  links[0][2] = 5000;  // else a member tells nothing of fast ones
+  report(0);
+  ASSERT_TRUE(coordinator.due(engine));
+  coordinator.propose(engine, out);
+  agree();
+  ASSERT_EQ(views[2].nics, (std::vector<double>{1, 1, 1, 1}));
+  EXPECT_EQ(links[2][1], kLinkUnknown);
+  EXPECT_EQ(links[3][1], kLinkUnknown);
+  EXPECT_EQ(links[0][2], 5000) << "of another NIC";
+  // Rank 0 has no slow link any more, so it does not tell of its fast ones either.
+  links[0].assign(4, kLinkUnknown);
+  report(0);
+  EXPECT_FALSE(coordinator.due(engine));
+  // Two links of the NIC are found slow anew.
+  links[2][1] = links[3][1] = 4000;
+  report(2), report(3);
   EXPECT_TRUE(coordinator.due(engine));
 }
 

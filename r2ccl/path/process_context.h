@@ -20,6 +20,7 @@
 #include "r2ccl/path/link_meters.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
+#include "r2ccl/path/plan_knowledge.h"
 #include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/nic_choice.h"
 #include "r2ccl/protocol/unanswered.h"
@@ -85,13 +86,10 @@ struct ProcessContext {
     return links.of(nic, std::to_array(remote.address.gid.raw));
   }
   balance::Capacities capacities;
-  /// What plans know of the rails that begin at each NIC: at the least, relative to nominal (Net::plan_knows).
-  std::array<std::atomic<double>, wire::kMaxNics> plan_lacks{};  ///< 1 − that
-  /// … and how long what a plan may have under way on those rails then takes; 0: they are not known to be slow.
-  std::array<std::atomic<uint64_t>, wire::kMaxNics> plan_queue_ns{};
-  /// It carries less than its neighbours; for what follows a plan: less than the plan knows of.
-  bool is_degraded(size_t nic, bool follows_plan) const {
-    return capacities.gray_beyond(nic, follows_plan ? 1 - plan_lacks[nic].load(std::memory_order_relaxed) : 1);
+  PlanKnowledge plans;  ///< … and what plans know of the rails that begin at each NIC (GroupPlan)
+  /// It carries less than its neighbours; for what follows a plan: less than that plan knows of.
+  bool is_degraded(size_t nic, const PlanKnowledge::Plan* follows) const {
+    return capacities.gray_beyond(nic, follows ? follows->carries(nic) : 1);
   }
   balance::Demand demand;
   uint64_t demand_version = 0;  ///< rises when it changes

@@ -38,6 +38,8 @@ struct LinkWatches::Watch {
   }
 
   void look(uint64_t now, std::span<const double> part, uint64_t planned, bool traffic) {
+    if (wanted.tried)
+      for (const size_t link : wanted.tried()) peers[link / nics].try_anew(link % nics);
     std::array<NicMeter::Reading, Capacities::kMaxNics> readings;
     for (size_t peer = 0; peer < peers.size(); ++peer) {
       for (size_t nic = 0; nic < nics; ++nic) readings[nic] = meters[peer * nics + nic]->read();

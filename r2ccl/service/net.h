@@ -53,11 +53,30 @@ struct LinksWanted {
   /// peer, when a link has become slow or carries another part; 0: not known. From the service thread, which must
   /// not be kept waiting; never once the watch has ended.
   std::function<void(std::span<const double>)> changed;
+  /// Asked before links are looked at: indices in `peers` of those whose NIC, known to be slow by its links, has its full
+  /// share again. What they carried before counts no more. May be empty.
+  std::function<std::vector<size_t>()> tried;
 };
 /// Ends with the object.
 class LinkWatch {
  public:
   virtual ~LinkWatch() = default;
+};
+
+/// The plans of one group for all NICs, as far as the core need know of them. Ends with the object, when the channels
+/// that follow it are closed.
+class GroupPlan {
+ public:
+  virtual ~GroupPlan() = default;
+  /// What is sent on it is the caller's part of a plan, made after nic_capacity() of all: Balance moves it only off a
+  /// NIC that has failed or that is slower than the plan knows, and expects a slow one to have more under way than
+  /// others.
+  virtual void is_followed_by(Channel* channel) = 0;
+  /// The rail that begins at `device` carries so much of its nominal rate by what the group's plan knows, at either
+  /// end and to any peer: so much is no reason to move what follows the plan. `under_way`: bytes of the group that
+  /// may stand in the queues of such a rail, at both ends: a probe may be behind them and those of other groups, and
+  /// is waited for as long as they take.
+  virtual void knows(int device, double relative, size_t under_way) = 0;
 };
 
 class Net {
@@ -88,14 +107,8 @@ class Net {
   virtual Result<Channel*> connect(int device, void* handle) = 0;
   /// nullptr: nobody is ready, call again.
   virtual Result<Channel*> accept(Listener* listener) = 0;
-  /// What is sent on it is the caller's part of a plan for all NICs, made after nic_capacity() of all:
-  /// Balance moves it only off a NIC that has failed or that is slow, and expects a slow one to have more
-  /// under way than others.
-  virtual void follows_plan(Channel* /*channel*/) {}
-  /// The rail that begins at `device` carries so much of its nominal rate by what plans know, at either end and to
-  /// any peer: so much is no reason to move what follows a plan. `under_way`: bytes that may stand in the queues of
-  /// such a rail, at both ends: a probe may be behind them, and is waited for as long as they take.
-  virtual void plan_knows(int /*device*/, double /*relative*/, size_t /*under_way*/) {}
+  /// A group that plans for several NICs. nullptr: nobody need know of it.
+  virtual std::unique_ptr<GroupPlan> plan() { return nullptr; }
   virtual Result<void> close(Listener* listener) = 0;
   virtual Result<void> close(Channel* channel) = 0;
 

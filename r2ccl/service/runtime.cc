@@ -65,6 +65,22 @@ struct OfThread {
 thread_local constinit OfThread t_now{0, nullptr};
 std::atomic<uint64_t> g_nets{0};
 
+class PlanOfGroup final : public GroupPlan {
+ public:
+  explicit PlanOfGroup(PlanKnowledge& all) : all_(all), plan_(all.begin()) {}
+  ~PlanOfGroup() override {
+    if (!g_forked.load(std::memory_order_relaxed)) all_.end(plan_);
+  }
+  void is_followed_by(Channel* channel) override { channel->follow(*plan_); }
+  void knows(int device, double relative, size_t under_way) override {
+    all_.knows(plan_, size_t(device), relative, under_way);
+  }
+
+ private:
+  PlanKnowledge& all_;
+  PlanKnowledge::Plan* const plan_;
+};
+
 class Runtime final : public Net {
  public:
   static Result<std::unique_ptr<Runtime>> create() {
@@ -88,6 +104,9 @@ class Runtime final : public Net {
       runtime->addresses_.push_back(std::to_array(device.address().gid.raw));
     }
     context.capacities = balance::Capacities(nominal);
+    std::vector<double> bytes_per_ns;
+    for (const double mbps : nominal) bytes_per_ns.push_back(mbps / 8000);
+    context.plans.set_rates(bytes_per_ns);
     if (auto looked = runtime->look_at_topology(names); !looked) return looked.error();
     runtime->list_backups();
     char host[64] = "";
@@ -210,13 +229,7 @@ class Runtime final : public Net {
     return settled(channel.get());
   }
 
-  void follows_plan(Channel* channel) override { channel->follow_plan(); }
-  void plan_knows(int device, double relative, size_t under_way) override {
-    const double bytes_per_ns = std::max(relative, 0.01) * std::max(1, speeds_mbps_[size_t(device)]) / 8000;
-    context_.plan_queue_ns[size_t(device)].store(relative < 1 ? uint64_t(double(under_way) / bytes_per_ns) : 0,
-                                                 std::memory_order_relaxed);
-    context_.plan_lacks[size_t(device)].store(1 - relative, std::memory_order_relaxed);
-  }
+  std::unique_ptr<GroupPlan> plan() override { return std::make_unique<PlanOfGroup>(context_.plans); }
 
   Result<Channel*> accept(Listener* listener) override {
     if (auto ok = usable(0); !ok) return ok.error();

@@ -31,7 +31,8 @@ uint64_t paths_left(trace::Reader& ring) {
 void carry(const Link& link, bool sends, trace::Reader& ring) {
   Net* const n = net();
   ASSERT_NE(n, nullptr);
-  n->plan_knows(0, 0.5, 16 << 20);
+  const auto plan = n->plan();
+  plan->knows(0, 0.5, 16 << 20);
   std::vector<Channel*> channels;
   std::vector<Listener*> listeners(kChannels);
   for (size_t i = 0; i < kChannels; ++i)

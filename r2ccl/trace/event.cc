@@ -7,7 +7,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 28> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 29> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -36,6 +36,7 @@ constexpr std::array<std::pair<EventType, std::string_view>, 28> kNames{{
     {EventType::kPlanAgreed, "plan_agreed"},
     {EventType::kPathAccepted, "path_accepted"},
     {EventType::kAlgorithmChosen, "algorithm_chosen"},
+    {EventType::kPlansEnded, "plans_ended"},
 }};
 
 }  // namespace

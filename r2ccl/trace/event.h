@@ -45,11 +45,12 @@ enum class EventType : uint16_t {
   kNicGray = 51,       ///< nic carries clearly less than its neighbours: a = thousandths of what it should
   kNicWell = 52,       ///< nic carries as much as its neighbours again
   kPathAccepted = 54,  ///< at the receiver: its half of a path is made: nic, a = path id, b = remote NIC
-  // --- collective, rare ---
+  // --- collective, rare; channel = number of the group within its process ---
   kPlanAgreed = 53,  ///< a group has a new view of its nodes' capacities: a = epoch, b = operation from which
                      ///< it holds, c = thousandths that the weakest node carries, peer = this rank
   kAlgorithmChosen = 55,  ///< what AllReduces run by a view: a = its epoch, b = bytes of the operation, 0 when NCCL's
                           ///< tuner leaves all of them to NCCL, c = PlannedAlgorithm, peer = this rank
+  kPlansEnded = 56,       ///< a group has ended: its plans hold no more; peer = this rank
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.
@@ -65,7 +66,7 @@ struct alignas(64) Event {
   uint64_t time_ns;   ///< CLOCK_MONOTONIC
   EventType type;
   uint16_t nic;      ///< index of the local NIC, 0xffff when none
-  uint32_t channel;  ///< number of the channel within its process
+  uint32_t channel;  ///< number of the channel, or of the group, within its process
   uint64_t a;
   uint64_t b;
   uint64_t c;

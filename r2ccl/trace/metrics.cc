@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -124,10 +125,7 @@ Metrics::Metrics(const std::string& path, std::vector<std::string> nics)
          {DetectedBy::kCompletion, DetectedBy::kEvent, DetectedBy::kWatchdog, DetectedBy::kPeer})
       failures_[one + "," + label("detected_by", name(by))] = 0;
   }
-  for (size_t i = 0; i < kPlannedAlgorithms; ++i) algorithm_now_[algorithm(PlannedAlgorithm(i))] = 0;
 }
-
-Metrics::Labels Metrics::algorithm(PlannedAlgorithm algorithm) { return label("algorithm", name(algorithm)); }
 
 Metrics::Labels Metrics::nic(uint16_t index) const {
   return label("nic", index < nics_.size() ? std::string_view(nics_[index]) : "none");
@@ -175,19 +173,10 @@ void Metrics::count_locked(const Event& event) {
       gray_now_[nic(event.nic)] = 1;
       break;
     case EventType::kPlanAgreed:
-      ++plans_;
-      plan_thousandths_ = event.c;
+    case EventType::kAlgorithmChosen:
+    case EventType::kPlansEnded:
+      count_plan(event);
       break;
-    case EventType::kAlgorithmChosen: {
-      if (event.a == algorithm_epoch_ && event.b < algorithm_bytes_) return;
-      algorithm_epoch_ = event.a;
-      algorithm_bytes_ = event.b;
-      for (auto& [labels, now] : algorithm_now_) now = 0;
-      const auto chosen = event.c < kPlannedAlgorithms ? algorithm_now_.find(algorithm(PlannedAlgorithm(event.c)))
-                                                       : algorithm_now_.end();
-      if (chosen != algorithm_now_.end()) chosen->second = 1;
-      break;
-    }
     case EventType::kDuplicateDropped:
       ++duplicates_;
       break;
@@ -199,6 +188,23 @@ void Metrics::count_locked(const Event& event) {
       return;
   }
   changed_ = true;
+}
+
+void Metrics::count_plan(const Event& event) {
+  if (event.type == EventType::kPlansEnded) {
+    plan_of_.erase(event.channel);
+    return;
+  }
+  Plan& plan = plan_of_[event.channel];
+  if (event.type == EventType::kPlanAgreed) {
+    ++plans_;
+    plan.thousandths = event.c;
+    return;
+  }
+  if (event.a == plan.epoch && event.b < plan.bytes) return;
+  plan.epoch = event.a;
+  plan.bytes = event.b;
+  plan.algorithm = event.c;
 }
 
 void Metrics::end_outage(const Event& event) {
@@ -237,11 +243,18 @@ std::string Metrics::text(uint64_t now) const {
          std::to_string(without_path_since_.size()));
   counter("r2ccl_plans_total", "Plans that groups of mode 3 took: other capacities of the nodes, agreed on by all ranks.",
           std::to_string(plans_));
-  single(out, "r2ccl_plan_capacity", "gauge", "What the weakest node carries by the newest plan, relative to its NICs' rates.",
-         thousandths(plan_thousandths_));
+  uint64_t least = 1000;
+  Counts groups;
+  for (size_t i = 0; i < kPlannedAlgorithms; ++i) groups[label("algorithm", name(PlannedAlgorithm(i)))] = 0;
+  for (const auto& [group, plan] : plan_of_) {
+    least = std::min(least, plan.thousandths);
+    if (plan.algorithm < kPlannedAlgorithms) ++groups[label("algorithm", name(PlannedAlgorithm(plan.algorithm)))];
+  }
+  single(out, "r2ccl_plan_capacity", "gauge",
+         "What the weakest node carries by the newest plan of each group, relative to its NICs' rates.", thousandths(least));
   labelled(out, "r2ccl_plan_algorithm",
-           "1 for what runs large AllReduces by the newest plan: nccl, or a schedule of the host engine.",
-           algorithm_now_, "gauge");
+           "Groups whose large AllReduces this runs by their newest plan: nccl, or a schedule of the host engine.", groups,
+           "gauge");
   labelled(out, "r2ccl_channels_failed_total", "Channels that ended with an error, by its kind.", failed_);
   return out;
 }

@@ -38,7 +38,7 @@ class Metrics {
   void count_locked(const Event& event);
   void end_outage(const Event& event);  // the channel has a path again, or wants none any more
   Labels nic(uint16_t index) const;
-  static Labels algorithm(PlannedAlgorithm algorithm);
+  void count_plan(const Event& event);
 
   const std::string path_;
   const std::vector<std::string> nics_;
@@ -48,10 +48,14 @@ class Metrics {
   std::vector<Counts> by_nic_;  // in the order of kNicCounters
   Counts gray_now_;  // by NIC: 1 when it is gray
   uint64_t channels_ = 0, replayed_bytes_ = 0, replayed_segments_ = 0, duplicates_ = 0;
-  uint64_t plans_ = 0, plan_thousandths_ = 1000;     // … that the weakest node carries
-  // What runs AllReduces by the newest view: the largest that was planned counts.
-  uint64_t algorithm_epoch_ = 0, algorithm_bytes_ = 0;
-  Counts algorithm_now_;                             // by algorithm: 1 of the one that does
+  uint64_t plans_ = 0;
+  /// Of a group, by its newest view. Groups count their epochs for themselves.
+  struct Plan {
+    uint64_t thousandths = 1000;                    // that the weakest node carries
+    uint64_t epoch = 0, bytes = 0;                  // of the largest AllReduce that was planned
+    size_t algorithm = kPlannedAlgorithms;          // that runs it; kPlannedAlgorithms: it is not known
+  };
+  std::map<uint32_t, Plan> plan_of_;                 // by group, of those that have not ended
   uint64_t without_path_ns_ = 0;                     // of outages that are over
   std::map<uint32_t, uint64_t> without_path_since_;  // channel: since when (CLOCK_MONOTONIC, ns)
   bool changed_ = true;                              // a file of zeros says that somebody is at work

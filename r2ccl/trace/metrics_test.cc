@@ -172,6 +172,36 @@ TEST(Metrics, tell_how_many_plans_there_were_and_what_holds_now) {
   EXPECT_EQ(PrometheusText(metrics.text(kSecond)).sum("r2ccl_plan_algorithm"), 0);
 }
 
+// Each counts its epochs and its largest operation for itself.
+TEST(Metrics, tell_what_holds_in_each_of_several_groups) {
+  Metrics metrics("unused", {"a"});
+  const auto agreed = [&](uint32_t group, uint64_t epoch, uint64_t thousandths) {
+    metrics.count(event(EventType::kPlanAgreed, 0xffff, group, kSecond, epoch, 40, thousandths));
+  };
+  const auto chosen = [&](uint32_t group, uint64_t epoch, uint64_t bytes, PlannedAlgorithm algorithm) {
+    metrics.count(event(EventType::kAlgorithmChosen, 0xffff, group, kSecond, epoch, bytes, uint64_t(algorithm)));
+  };
+  const auto now = [&] { return PrometheusText(metrics.text(kSecond)); };
+  agreed(1, 1, 625);
+  chosen(1, 1, 4 << 20, PlannedAlgorithm::kMix);
+  agreed(2, 1, 750);
+  chosen(2, 1, 1 << 20, PlannedAlgorithm::kFourStage);  // a smaller one, of another group
+  EXPECT_EQ(now()["r2ccl_plan_algorithm{algorithm=\"mix\"}"], 1);
+  EXPECT_EQ(now()["r2ccl_plan_algorithm{algorithm=\"four_stage\"}"], 1);
+  EXPECT_EQ(now()["r2ccl_plan_capacity"], 0.625) << "the weakest of both, whoever spoke last";
+  chosen(2, 2, 1 << 20, PlannedAlgorithm::kMix);
+  chosen(1, 1, 64 << 10, PlannedAlgorithm::kRing);  // group 1 has a larger one, though another epoch came between
+  EXPECT_EQ(now()["r2ccl_plan_algorithm{algorithm=\"mix\"}"], 2);
+  EXPECT_EQ(now().sum("r2ccl_plan_algorithm"), 2);
+  metrics.count(event(EventType::kPlansEnded, 0xffff, 1, kSecond));
+  EXPECT_EQ(now()["r2ccl_plan_algorithm{algorithm=\"mix\"}"], 1);
+  EXPECT_EQ(now()["r2ccl_plan_capacity"], 0.75);
+  metrics.count(event(EventType::kPlansEnded, 0xffff, 2, kSecond));
+  EXPECT_EQ(now().sum("r2ccl_plan_algorithm"), 0);
+  EXPECT_EQ(now()["r2ccl_plan_capacity"], 1);
+  EXPECT_EQ(now()["r2ccl_plans_total"], 2);
+}
+
 TEST(Metrics, name_what_they_cannot_know_and_escape_what_they_must) {
   Metrics metrics("unused", {"odd\"na\\me\n"});
   metrics.count(event(EventType::kNicDown, 0));

@@ -134,10 +134,10 @@ Result<ChannelTransport::Greeting*> ChannelTransport::greeting_memory(Channel* c
 }
 
 /// A sender: connects, then says whose channel it is. What follows may be posted behind that.
-void ChannelTransport::follow_plan() {
-  planned_ = true;
+void ChannelTransport::follow(GroupPlan& plan) {
+  plan_ = &plan;
   for (const auto& end : ends_)
-    if (end->sends && end->channel) net_.follows_plan(end->channel);
+    if (end->sends && end->channel) plan.is_followed_by(end->channel);
 }
 
 Result<bool> ChannelTransport::connect(End& end) {
@@ -146,7 +146,7 @@ Result<bool> ChannelTransport::connect(End& end) {
     if (!channel) return channel.error();
     if (!*channel) return false;
     end.channel = *channel;
-    if (planned_) net_.follows_plan(end.channel);
+    if (plan_) plan_->is_followed_by(end.channel);
     auto memory = greeting_memory(end.channel);
     if (!memory) return memory.error();
     end.greeting = *memory;

@@ -28,8 +28,8 @@ class ChannelTransport final : public Transport {
   ChannelTransport(const ChannelTransport&) = delete;
   ChannelTransport& operator=(const ChannelTransport&) = delete;
 
-  /// From now on what is sent is one NIC's part of a plan for several (Net::follows_plan).
-  void follow_plan();
+  /// From now on what is sent is one NIC's part of this plan for several, which outlives it.
+  void follow(GroupPlan& plan);
   /// The number of the `ordinal`-th end to or from `peer`.
   uint32_t end(uint32_t peer, bool sends, uint32_t ordinal);
   /// Connects what is not connected yet. An error, and final, when a peer cannot be reached within R2CC_CONNECT_MS.
@@ -85,7 +85,7 @@ class ChannelTransport final : public Transport {
   std::vector<std::unique_ptr<End>> ends_;
   std::map<uint32_t, std::unique_ptr<End>> watches_;  // by peer: channels that only tell whether it is there
   std::map<std::tuple<uint32_t, bool, uint32_t>, uint32_t> numbers_;
-  bool planned_ = false;
+  GroupPlan* plan_ = nullptr;
   size_t open_ = 0;  // ends that are not ready
   std::vector<Guest> guests_;
   std::map<std::pair<uint32_t, uint32_t>, Channel*> arrived_;  // by rank and ordinal, of ends not asked for

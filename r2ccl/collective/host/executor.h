@@ -82,6 +82,8 @@ class Executor {
   void set_message(size_t bytes) { limits_.message_bytes = bytes; }
   /// Bytes that may be under way now.
   size_t window() const { return window_.bytes(); }
+  /// … and so large it may become.
+  size_t largest_window() const { return window_.most(); }
   /// Queues an operation behind those before. The pointer stays valid until release().
   Run* begin(Work work);
   /// Moves whatever can be moved now. True: something was. An error is the transport's, and final.

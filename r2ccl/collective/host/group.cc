@@ -35,6 +35,7 @@ Group::Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting)
     : net_(net),
       listener_(std::move(listener)),
       setting_(std::move(setting)),
+      plan_(net.plan()),
       transport_(std::make_unique<ChannelTransport>(net_, setting_.device, listener_->listener,
                                                     setting_.handles, setting_.rank, setting_.connect_bound),
                  setting_.rank),
@@ -124,6 +125,7 @@ Result<void> Group::meet() {
   }
   speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());
   executor_.set_window(window_for(speeds_, transport_.stripes()));
+  for (size_t nic = 0; plan_ && nic < transport_.stripes(); ++nic) tell_plan(nic, 1);
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
@@ -145,6 +147,7 @@ void Group::watch_links() {
     for (const double rate : rates) links.push_back(code_of(rate));
     agreement->set_links(links);
   };
+  wanted.tried = [agreement = agreement_.get()] { return agreement->take_tried(); };
   link_watch_ = net_.watch_links(std::move(wanted));
 }
 
@@ -159,7 +162,7 @@ Result<void> Group::widen() {
         net_, setting_.further[i].device, setting_.further[i].listener->listener, std::move(handles),
         setting_.rank, setting_.connect_bound));
   }
-  transport_.widen(std::move(stripes));
+  transport_.widen(std::move(stripes), plan_.get());
   // By the number that all ranks have: nodes may offer different numbers of NICs.
   if (transport_.stripes() > 1)
     executor_.set_message(std::min(setting_.limits.message_bytes, kStripedMessageBytes));
@@ -167,17 +170,22 @@ Result<void> Group::widen() {
                   "connecting to the group's neighbours on all NICs");
 }
 
+/// The window begins alike on all ranks, so it becomes no larger at the other end of a rail.
+void Group::tell_plan(size_t nic, double known) {
+  plan_->knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, known, 2 * executor_.largest_window());
+}
+
 /// Balance need not mend what the plan takes into account.
 void Group::tell_plan(const View& view) {
   if (view.epoch == told_epoch_) return;
   told_epoch_ = view.epoch;
   const size_t nics = transport_.stripes();
-  if (nics < 2 || view.nics.size() != ranks() * nics) return;
+  if (!plan_ || nics < 2 || view.nics.size() != ranks() * nics) return;
   for (size_t nic = 0; nic < nics; ++nic) {
     double least = 1;
     for (size_t i = nic; i < view.nics.size(); i += nics)
       if (i < view.measured.size() && view.measured[i] != 0) least = std::min(least, view.nics[i]);
-    net_.plan_knows(nic == 0 ? setting_.device : setting_.further[nic - 1].device, least, 2 * SendWindow::kMost);
+    tell_plan(nic, least);
   }
 }
 
@@ -257,7 +265,7 @@ Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
           static_cast<unsigned long long>(bytes >> 10), p, static_cast<unsigned long long>(view.epoch),
           name(choice->algorithm), choice->segments,
           setting_.algorithm.empty() ? ". " : " (R2CC_ALGORITHM). ", planned->why.c_str());
-  trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, 0, view.epoch, bytes,
+  trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, agreement_->group_number(), view.epoch, bytes,
                                  uint64_t(traced_as(choice->algorithm)), setting_.rank);
   return build(job, *choice);
 }

@@ -103,6 +103,7 @@ class Group {
   Result<void> widen();
   void watch_links();
   void tell_plan(const View& view);
+  void tell_plan(size_t nic, double known);
   Result<void> poll();
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
   Schedule allreduce_schedule(const View& view, uint64_t bytes);
@@ -118,6 +119,7 @@ class Group {
   const Setting setting_;
   std::vector<RankInfo> members_;
   Speeds speeds_;
+  const std::unique_ptr<GroupPlan> plan_;  // what the net knows of this group's plans; nullptr: it need not
   StripedTransport transport_;
   Executor executor_;
   std::unique_ptr<PlanAgreement> agreement_;

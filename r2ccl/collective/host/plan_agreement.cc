@@ -80,6 +80,7 @@ class Driver final : public PlanAgreement {
         reported_(1 + nics_, kNominal),
         links_now_(size_t(ranks) * nics_, kLinkUnknown),
         reported_links_(links_now_),
+        newest_(healthy(ranks)),
         member_({}, nics_),
         coordinator_(ranks, {}, nics_),
         pacer_(nanoseconds(settings_.settle)) {
@@ -99,6 +100,7 @@ class Driver final : public PlanAgreement {
     stop_ = true;
     star_.wake();
     thread_.join();
+    trace::Writer::instance().emit(trace::EventType::kPlansEnded, 0xffff, number_, 0, 0, 0, uint32_t(rank_));
   }
 
   Result<ViewPointer> view_for(uint64_t number) override { return gate_.view_for(number); }
@@ -114,9 +116,17 @@ class Driver final : public PlanAgreement {
     {
       const std::lock_guard lock(links_mutex_);
       links_ = links;
+      for (const size_t link : tried_) links_[link] = kLinkUnknown;
     }
     links_changed_ = true;
     star_.wake();
+  }
+
+  std::vector<size_t> take_tried() override {
+    if (!any_tried_.load(std::memory_order_relaxed)) return {};
+    const std::lock_guard lock(links_mutex_);
+    any_tried_ = false;
+    return std::exchange(tried_, {});
   }
 
   void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) override {
@@ -129,9 +139,14 @@ class Driver final : public PlanAgreement {
     star_.wake();
   }
 
+  uint32_t group_number() const override { return number_; }
   bool settled() const override { return settled_; }
 
  private:
+  static uint32_t next_number() {
+    static std::atomic<uint32_t> made{0};
+    return ++made;
+  }
   static constexpr uint64_t kNothing = ~uint64_t{0};
   bool coordinates() const { return rank_ == 0; }
   /// True: it is another one.
@@ -254,14 +269,28 @@ class Driver final : public PlanAgreement {
               static_cast<unsigned long long>(decision.epoch));
       return;
     }
+    try_links(*std::exchange(newest_, decision.view));
     R2_INFO("NET/R2CCL: mode 3%s: %s; epoch %llu from operation %s on (from the tuner's %s on)",
             name_.c_str(), in_words(*decision.view).c_str(), static_cast<unsigned long long>(decision.epoch),
             number(engine).c_str(), number(tuner).c_str());
     double least = 1;
     for (const double capacity : decision.view->capacities) least = std::min(least, capacity);
-    trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, 0, decision.epoch, engine,
+    trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, number_, decision.epoch, engine,
                                    uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
+  }
+
+  /// What was measured of NICs that get their full share again must not have them named once more.
+  void try_links(const View& before) {
+    const std::vector<size_t> tried = links_tried(before, *newest_, size_t(rank_));
+    if (tried.empty()) return;
+    const std::lock_guard lock(links_mutex_);
+    for (const size_t link : tried) {
+      links_now_[link] = kLinkUnknown;
+      if (!links_.empty()) links_[link] = kLinkUnknown;
+    }
+    tried_.insert(tried_.end(), tried.begin(), tried.end());
+    any_tried_ = true;
   }
 
   std::shared_ptr<OperationCounter> tuner() {
@@ -338,6 +367,7 @@ class Driver final : public PlanAgreement {
   const Settings settings_;
   const std::string name_;
   const int rank_, ranks_;
+  const uint32_t number_ = next_number();
   const pid_t process_ = getpid();
   Star star_;
   const size_t nics_;  // of each node in a view
@@ -346,7 +376,9 @@ class Driver final : public PlanAgreement {
   std::atomic<bool> stop_{false}, settled_{true}, tuner_changed_{true};
   std::atomic<bool> links_changed_{false};
   std::mutex links_mutex_;
-  LinkCodes links_;  // links_mutex_
+  LinkCodes links_;            // links_mutex_
+  std::vector<size_t> tried_;  // links_mutex_
+  std::atomic<bool> any_tried_{false};
   std::mutex tuner_mutex_;
   std::shared_ptr<OperationCounter> tuner_;  // tuner_mutex_
   bool leads_ = false;                       // tuner_mutex_
@@ -354,6 +386,7 @@ class Driver final : public PlanAgreement {
   // The thread's own.
   NodeCodes reported_;
   LinkCodes links_now_, reported_links_;
+  ViewPointer newest_;
   Member member_;
   Coordinator coordinator_;  // rank 0's
   std::vector<Coordinator::Outgoing> outgoing_;

@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "r2ccl/base/config.h"
 #include "r2ccl/base/result.h"
@@ -92,10 +93,15 @@ class PlanAgreement {
   /// Any thread, when that has changed. Rank 0 finds the NICs that are slow by the links of all (attribution.h); they
   /// count as changes of their capacity. Ignored where the view has no NICs.
   virtual void set_links(const LinkCodes& /*links*/) {}
+  /// Links (indices as of set_links()) whose NIC has its full share again since this was last asked (links_tried());
+  /// until then what set_links() says of them is passed over. Any thread.
+  virtual std::vector<size_t> take_tried() { return {}; }
   /// Operations of kTuner are counted by `counter` from now on; nullptr: by nobody, so that kTuner keeps the
   /// view that it has. `leads`: this group decides for the communicator's tuners (of several groups of a
   /// communicator one does; what rank 0 says counts).
   virtual void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) = 0;
+  /// The group's within this process, for the trace.
+  virtual uint32_t group_number() const { return 0; }
   /// Everybody has the newest view, and none is being agreed on. For the log and the trace.
   virtual bool settled() const = 0;
 };

@@ -204,7 +204,9 @@ TEST(PlanAgreement, one_rank_agrees_with_itself) {
   ranks.stop();
   ranks.leave(0);  // joins the thread that tells
   traced().drain(events);
-  ASSERT_EQ(events.size(), 1u);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].type, trace::EventType::kPlansEnded);
+  EXPECT_EQ(events[1].channel, events[0].channel);
   EXPECT_EQ(events[0].type, trace::EventType::kPlanAgreed);
   EXPECT_EQ(events[0].a, 1u);
   EXPECT_EQ(events[0].b, ranks.history(0).changes[1].number);

@@ -23,8 +23,8 @@ namespace {
 /// What the agreement sees of the node's tuners: it turns a view into a size.
 class Follower final : public OperationCounter {
  public:
-  Follower(std::shared_ptr<NodeCounter> counter, Advise advise)
-      : counter_(std::move(counter)), advise_(std::move(advise)) {}
+  Follower(std::shared_ptr<NodeCounter> counter, Advise advise, uint32_t group)
+      : counter_(std::move(counter)), advise_(std::move(advise)), group_(group) {}
   std::optional<uint64_t> hold(uint64_t ahead) override { return counter_->hold(ahead); }
   void resume(uint64_t from, const ViewPointer& view) override {
     if (!view || from == kNever) return counter_->resume(kNever, std::nullopt);
@@ -32,7 +32,7 @@ class Follower final : public OperationCounter {
     const uint64_t least = least_bytes_worth_it(advise_, *view, why);
     counter_->resume(from, NodeCounter::Answer{view->epoch, least});
     if (least == kNever)
-      trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, 0, view->epoch, 0,
+      trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, group_, view->epoch, 0,
                                      uint64_t(trace::PlannedAlgorithm::kNccl));
     R2_INFO("NET/R2CCL: mode 3: plan %" PRIu64 ": from the tuner's operation %" PRIu64 " on AllReduce %s: %s",
             view->epoch, from,
@@ -45,6 +45,7 @@ class Follower final : public OperationCounter {
  private:
   const std::shared_ptr<NodeCounter> counter_;
   const Advise advise_;
+  const uint32_t group_;
 };
 
 constexpr uint64_t kLeastAsked = 64 << 10, kMostAsked = uint64_t{1} << 32;
@@ -108,7 +109,7 @@ struct Registry {
   static void tell(GroupOffer& offer) {
     Selection& selection = *offer.selection_;
     if (!selection.counter_ || !selection.counted_) return;
-    offer.agreement_.count_tuner(std::make_shared<Follower>(selection.counter_, offer.advise_),
+    offer.agreement_.count_tuner(std::make_shared<Follower>(selection.counter_, offer.advise_, offer.agreement_.group_number()),
                                  selection.counter_->lead(offer.id_));
   }
 };

@@ -45,6 +45,7 @@ class Noted final : public PlanAgreement {
     counter = std::move(by);
     leads = leads_now;
   }
+  uint32_t group_number() const override { return 7; }
   bool settled() const override { return true; }
 
   double capacity = -1;
@@ -124,6 +125,7 @@ TEST(Selection, the_trace_says_when_all_is_left_to_nccl) {
   traced().drain(events);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].type, trace::EventType::kAlgorithmChosen);
+  EXPECT_EQ(events[0].channel, agreement.group_number());
   EXPECT_EQ(events[0].a, 2u);
   EXPECT_EQ(events[0].b, 0u);
   EXPECT_EQ(trace::PlannedAlgorithm(events[0].c), trace::PlannedAlgorithm::kNccl);

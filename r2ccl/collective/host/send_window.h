@@ -25,7 +25,7 @@ namespace r2ccl::collective {
 class SendWindow {
  public:
   using Duration = std::chrono::duration<double>;
-  static constexpr size_t kMost = 8 << 20;  ///< or what it begins with, if that is more
+  static constexpr size_t kMost = 8 << 20;  ///< or what it begins with, if that is more: most()
 
   /// Ranks that send to the same degraded node wait for its port. Small windows are then full of messages for
   /// that node, and what a rank has for others stays behind although its own NICs are idle: between processes
@@ -88,6 +88,8 @@ class SendWindow {
   }
 
   size_t bytes() const { return bytes_; }
+  /// However it grows. (Two messages, which always may be posted, are less.)
+  size_t most() const { return std::max(least_, kMost); }
   uint64_t under_way() const { return under_way_; }
 
  private:
@@ -109,7 +111,7 @@ class SendWindow {
     }
     return used > 0 && least < bytes_ / used / kLow;
   }
-  void grow() { bytes_ = std::min(bytes_ + bytes_ / 4, std::max(least_, kMost)); }
+  void grow() { bytes_ = std::min(bytes_ + bytes_ / 4, most()); }
   void begin_round() {
     round_ = 0;
     held_back_ = grew_ = false;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 
 namespace r2ccl::collective {
@@ -95,6 +96,18 @@ TEST_F(FullWindow, grows_while_messages_are_done_soon) {
   EXPECT_EQ(window.bytes(), grown);
   sender.busy_rounds(SendWindow::kSoon * 2.2, 100);
   EXPECT_EQ(window.bytes(), kLeast);
+}
+
+// Whoever waits for what is under way must know how much that may become, also where it begins with more than kMost.
+TEST(SendWindow, is_never_larger_than_the_most_that_it_tells) {
+  for (const size_t least : {size_t{kLeast}, 2 * SendWindow::kMost}) {
+    SendWindow window(least);
+    Sender sender(window, 4);
+    sender.drain(least - kMessage, Duration(0.0001));
+    sender.busy_rounds(SendWindow::kSoon * 0.9, 60);
+    EXPECT_EQ(window.bytes(), window.most());
+    EXPECT_EQ(window.most(), std::max(least, SendWindow::kMost));
+  }
 }
 
 TEST_F(FullWindow, comes_back_when_messages_queue) {

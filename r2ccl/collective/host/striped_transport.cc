@@ -6,13 +6,13 @@
 
 namespace r2ccl::collective {
 
-void StripedTransport::widen(std::vector<std::unique_ptr<ChannelTransport>> stripes) {
+void StripedTransport::widen(std::vector<std::unique_ptr<ChannelTransport>> stripes, GroupPlan* plan) {
   for (auto& stripe : stripes) {
     for (const End& end : ends_) stripe->end(end.peer, end.sends, end.ordinal);
     stripes_.push_back(std::move(stripe));
   }
-  if (stripes_.size() > 1)
-    for (const auto& stripe : stripes_) stripe->follow_plan();
+  if (stripes_.size() > 1 && plan)
+    for (const auto& stripe : stripes_) stripe->follow(*plan);
   for (End& end : ends_) end.turns = turns_of(end);
 }
 

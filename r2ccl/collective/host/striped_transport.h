@@ -19,8 +19,8 @@ class StripedTransport final : public Transport {
     stripes_.push_back(std::move(first));
   }
 
-  /// Adds stripes. Both sides of all ends do so while nothing is under way: turns begin again with the first one.
-  void widen(std::vector<std::unique_ptr<ChannelTransport>> stripes);
+  /// Adds stripes, whose channels follow `plan` (nullptr: nobody need know). Both sides of all ends do so while nothing is under way: turns begin again with the first one.
+  void widen(std::vector<std::unique_ptr<ChannelTransport>> stripes, GroupPlan* plan);
   size_t stripes() const { return stripes_.size(); }
 
   // As of ChannelTransport.
