@@ -218,7 +218,9 @@ class ReproduceTest(unittest.TestCase):
         self.assertIn(("figures", 0), self.steps())
 
     def test_bad_words_are_refused(self):
-        for words, text in ((["--only", "nic_up"], "no step is named nic_up"), (["--fabric", "roce"], "vhca or verbs"), (["--what"], "unknown word")):
+        for words, text in ((["--only", "nic_up"], "no step is named nic_up"), (["--fabric", "roce"], "vhca or verbs"), (["--what"], "unknown word"),
+                            (["--out"], "--out needs a folder"), (["--only"], "--only needs a pattern"), (["--fabric"], "--fabric is vhca or verbs, not ''"),
+                            (["--nics"], "--nics takes a number, not ''")):
             made = self.reproduce(*words)
             self.assertEqual(made.returncode, 64, made.stdout)
             self.assertIn(text, made.stderr)
