@@ -15,6 +15,7 @@
 
 #include "harness/base/testing/eventually.h"
 #include "harness/hosts/remote_host.h"
+#include "harness/hosts/testing/fake_agent.h"
 #include "harness/launch/rendezvous.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/trace/ring.h"
@@ -220,6 +221,20 @@ TEST_F(AgentTest, when_the_runner_is_gone_so_are_the_agent_and_its_ranks) {
   EXPECT_TRUE(eventually([&] { return over.load(); }));
   EXPECT_EQ(ended, "") << "the runner took its leave";
   EXPECT_TRUE(eventually([&] { return !alive(pid); }));
+}
+
+TEST(LostAgent, a_host_that_dies_at_its_first_question_is_an_error_of_the_runner) {
+  Rendezvous rendezvous(kSecret);
+  const FakeAgent agent(rendezvous.port(), kSecret, agent_hello(0, 1),
+                        [](SecureLink&, const json&) { return false; });
+  auto caller = rendezvous.accept(10s);
+  ASSERT_TRUE(caller);
+  try {
+    RemoteHost(std::move(caller->link), caller->hello);
+    FAIL() << "nobody was there to answer";
+  } catch (const FabricError& error) {
+    EXPECT_NE(std::string(error.what()).find("did not answer 'ping'"), std::string::npos) << error.what();
+  }
 }
 
 /// An agent whose CLOCK_MONOTONIC is `ahead` of this process's, in a time namespace. -1: there can be none.

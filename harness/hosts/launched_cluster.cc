@@ -141,7 +141,11 @@ void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
                " hosts, but the scenario has " + std::to_string(options.most_hosts) +
                " nodes; name as many hosts or fewer with --hosts");
       }
-      hosts_.push_back(std::make_unique<RemoteHost>(std::move(caller->link), hello));
+      try {
+        hosts_.push_back(std::make_unique<RemoteHost>(std::move(caller->link), hello));
+      } catch (const std::exception& error) {
+        fail("host " + host + " has called, and then was lost: " + error.what());
+      }
       continue;
     }
     if (options.cancel && *options.cancel) fail("cancelled");

@@ -24,7 +24,8 @@ inline constexpr std::chrono::milliseconds kAnswerBound{10'000};
 
 class RemoteHost final : public Host {
  public:
-  /// `hello`: the agent's first message. Compares the clocks (some ms).
+  /// `hello`: the agent's first message. Compares the clocks (some ms). Throws FabricError when the agent does
+  /// not answer.
   RemoteHost(SecureLink link, const nlohmann::json& hello);
   ~RemoteHost() override;
 
