@@ -123,6 +123,27 @@ void LaunchedCluster::fail(const std::string& what) {
   throw FabricError(text + (said.empty() ? "" : ". It said:" + said));
 }
 
+void LaunchedCluster::check_place(const std::string& host, int order, int count) {
+  const std::string advice =
+      launcher_name_ == name(Launcher::kEnv)
+          ? "; every host needs its own RANK, and the same WORLD_SIZE and LOCAL_WORLD_SIZE"
+          : "";
+  if (order < 0 || order >= count)
+    fail("host " + host + " has the number " + std::to_string(order) + ", but there are " +
+         std::to_string(count) + " hosts, whose numbers start at 0" + advice);
+  for (const Called& other : called_) {
+    if (other.count != count) {
+      const auto [first, second] = std::minmax({std::pair(other.host, other.count), std::pair(host, count)});
+      fail("host " + first.first + " has been told that there are " + std::to_string(first.second) +
+           " hosts, host " + second.first + " that there are " + std::to_string(second.second) + advice);
+    }
+    if (other.order == order)
+      fail("hosts " + std::min(other.host, host) + " and " + std::max(other.host, host) +
+           " both have the number " + std::to_string(order) + advice);
+  }
+  called_.push_back({host, order, count});
+}
+
 void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
   auto deadline = steady_clock::now() + kAgentsBound;
   size_t expected = 0;
@@ -133,8 +154,9 @@ void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
       if (hello.value("revision", "") != agent_hello(0, 1)["revision"].get<std::string>())
         fail("host " + host + " has another build of r2bench (commit " + hello.value("revision", "?") +
              "); install the same on every host");
+      check_place(host, hello.value("order", 0), hello.value("count", 1));
       if (hosts_.empty()) {
-        expected = size_t(std::max(1, hello.value("count", 1)));
+        expected = size_t(hello.value("count", 1));
         deadline = steady_clock::now() + kAgentsBound;
         if (options.most_hosts > 0 && expected > size_t(options.most_hosts))
           fail(launcher_name_ + " has started agents on " + std::to_string(expected) +

@@ -43,11 +43,20 @@ class LaunchedCluster final : public Cluster {
  private:
   void start_launcher(const ClusterOptions& options);
   void wait_for_agents(const ClusterOptions& options);
+  /// A host's number in the launcher's order and the count that it was told must agree with those of the
+  /// others.
+  void check_place(const std::string& host, int order, int count);
   [[noreturn]] void fail(const std::string& what);
   std::string launcher_output() const;
   void end_launcher();
 
+  struct Called {
+    std::string host;
+    int order, count;
+  };
+
   std::unique_ptr<Rendezvous> rendezvous_;
+  std::vector<Called> called_;  ///< in the order of their calls
   std::string launcher_name_;
   int launcher_said_ = -1;  ///< a file in memory
   std::unique_ptr<OutputCapture> output_;

@@ -84,5 +84,26 @@ TEST_F(LaunchedClusterTest, a_host_that_dies_after_it_has_called_is_named) {
   EXPECT_NE(why.find("host a has called, and then was lost: "), std::string::npos) << why;
 }
 
+TEST_F(LaunchedClusterTest, two_hosts_with_one_number_are_named) {
+  call("a", 1, 3);
+  call("b", 1, 3);
+  const std::string why = refusal();
+  EXPECT_NE(why.find("hosts a and b both have the number 1"), std::string::npos) << why;
+}
+
+TEST_F(LaunchedClusterTest, hosts_that_disagree_on_their_count_are_named) {
+  call("a", 0, 2);
+  call("b", 1, 3);
+  const std::string why = refusal();
+  EXPECT_NE(why.find("host a has been told that there are 2 hosts, host b that there are 3"),
+            std::string::npos)
+      << why;
+}
+
+TEST_F(LaunchedClusterTest, a_number_that_the_count_excludes_is_refused) {
+  call("a", 2, 2);
+  EXPECT_NE(refusal().find("host a has the number 2, but there are 2 hosts"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -40,8 +40,7 @@ RemoteHost::RemoteHost(SecureLink link, const json& hello) : link_(std::move(lin
   facts_.cores = hello.value("cores", 0);
   listener_ = std::thread([this] { listen(); });
   try {
-    for (int i = 0; i < kFirstPings; ++i)
-      ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+    for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
   } catch (...) {  // no destructor runs for what has not been constructed
     stop_ = true;
     listener_.join();

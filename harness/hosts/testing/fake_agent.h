@@ -23,8 +23,8 @@ class FakeAgent {
   FakeAgent(uint16_t port, const std::string& secret, nlohmann::json hello, Take take)
       : thread_([=, hello = std::move(hello)] {
           std::string why;
-          SecureLink link = call_runner("127.0.0.1:" + std::to_string(port), secret, hello,
-                                        std::chrono::seconds(20), why);
+          SecureLink link =
+              call_runner("127.0.0.1:" + std::to_string(port), secret, hello, std::chrono::seconds(20), why);
           while (!link.closed()) {
             const auto message = link.receive(std::chrono::milliseconds(100));
             if (message && !take(link, *message)) return;
