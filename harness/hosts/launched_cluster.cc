@@ -77,7 +77,7 @@ void LaunchedCluster::start_launcher(const ClusterOptions& options) {
   const std::vector<std::string> command = launcher_command(options);
   spec.program = command[0];
   spec.arguments.assign(command.begin() + 1, command.end());
-  spec.environment = current_environment();
+  spec.environment = launcher_environment(options, current_environment());
   spec.environment[kRendezvousVariable] = rendezvous_->addresses();
   spec.environment[kSecretVariable] = rendezvous_->secret();
   // mpirun and srun end their own helpers and folders on every host when they are asked to.

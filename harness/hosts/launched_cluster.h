@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,10 @@ class LaunchedCluster final : public Cluster {
 
 /// The command that starts an agent on each host, without the environment that finds the runner.
 std::vector<std::string> launcher_command(const ClusterOptions& options);
+
+/// The environment of that command: `environment` without what would start another number of agents.
+std::map<std::string, std::string> launcher_environment(const ClusterOptions& options,
+                                                        std::map<std::string, std::string> environment);
 
 /// What a process that mpirun, srun or torchrun has started is told about its place.
 struct LaunchedPlace {
