@@ -208,6 +208,15 @@ TEST_F(Launchers, hosts_that_are_given_as_nothing_are_refused) {
   }
 }
 
+TEST_F(Launchers, a_launcher_that_fails_is_no_wrong_command_line) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--launcher", "slurm", "--fabric", "verbs"}), kExitInternal);
+  EXPECT_NE(err.str().find("r2bench: the launcher (slurm) ended with status 1"), std::string::npos)
+      << err.str();
+  EXPECT_NE(err.str().find("run r2bench inside salloc or sbatch"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--launcher", "mpi", "--fabric", "verbs"}), kExitInternal);
+  EXPECT_EQ(err.str().find("salloc"), std::string::npos) << err.str();
+}
+
 TEST_F(Program, doctor_takes_hosts_as_run_does) {
   EXPECT_EQ(call({"doctor", "--cluster", "--hosts", "a,a"}), kExitUsage);
   EXPECT_NE(err.str().find("--hosts: 'a' twice"), std::string::npos) << err.str();

@@ -53,7 +53,7 @@ void RunCommandOptions::add_to(CLI::App& app) {
                     "Continue with the next scenario if one does not pass");
   command->footer(
       "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 wrong command line or scenario, 70 "
-      "internal error.\nExample: r2bench run nic_down");
+      "internal error, or the launcher has not started every host.\nExample: r2bench run nic_down");
 }
 
 RunArguments RunCommandOptions::finished() const {

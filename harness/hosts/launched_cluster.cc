@@ -45,6 +45,11 @@ bool ends_within(Process& process, milliseconds wait) {
   return false;
 }
 
+std::string advice(const ClusterOptions& options) {
+  if (options.launcher != Launcher::kSlurm || std::getenv("SLURM_JOB_ID")) return "";
+  return "; this process is in no allocation of Slurm: run r2bench inside salloc or sbatch";
+}
+
 }  // namespace
 
 LaunchedCluster::LaunchedCluster(const ClusterOptions& options) : launcher_name_(name(options.launcher)) {
@@ -112,6 +117,7 @@ std::string LaunchedCluster::launcher_output() const {
   return text;
 }
 
+template <class Error>
 void LaunchedCluster::fail(const std::string& what) {
   std::string text = what;
   for (const std::string& refused : rendezvous_->refused()) text += "; " + refused;
@@ -120,7 +126,7 @@ void LaunchedCluster::fail(const std::string& what) {
   launcher_.reset();
   output_.reset();  // what it has said is all there now
   const std::string said = launcher_output();
-  throw FabricError(text + (said.empty() ? "" : ". It said:" + said));
+  throw Error(text + (said.empty() ? "" : ". It said:" + said));
 }
 
 void LaunchedCluster::check_place(const std::string& host, int order, int count) {
@@ -166,17 +172,19 @@ void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
       try {
         hosts_.push_back(std::make_unique<RemoteHost>(std::move(caller->link), hello));
       } catch (const std::exception& error) {
-        fail("host " + host + " has called, and then was lost: " + error.what());
+        fail<LauncherError>("host " + host + " has called, and then was lost: " + error.what());
       }
       continue;
     }
     if (options.cancel && *options.cancel) fail("cancelled");
     if (const auto how = launcher_->ended())
-      fail("the launcher (" + launcher_name_ + ") " + end_of(*how) + " before every host had called");
+      fail<LauncherError>("the launcher (" + launcher_name_ + ") " + end_of(*how) +
+                          " before every host had called" + advice(options));
     if (steady_clock::now() > deadline)
-      fail(std::to_string(hosts_.size()) + " of " + (expected ? std::to_string(expected) : "the") +
-           " hosts have called the runner (at " + rendezvous_->addresses() +
-           ") in time; can the others reach it, or does a firewall keep them off?");
+      fail<LauncherError>(std::to_string(hosts_.size()) + " of " +
+                          (expected ? std::to_string(expected) : "the") +
+                          " hosts have called the runner (at " + rendezvous_->addresses() +
+                          ") in time; can the others reach it, or does a firewall keep them off?");
   }
   std::sort(hosts_.begin(), hosts_.end(),
             [](const auto& a, const auto& b) { return a->facts().order < b->facts().order; });

@@ -32,9 +32,16 @@ struct ClusterOptions {
   const std::atomic<bool>* cancel = nullptr;  ///< true: wait no longer
 };
 
+/// The hosts have not come together: the launcher has failed, or a host was lost or cannot reach the runner.
+class LauncherError : public FabricError {
+ public:
+  using FabricError::FabricError;
+};
+
 class LaunchedCluster final : public Cluster {
  public:
-  /// Starts the agents and waits until each has called. Throws FabricError with what the launcher said.
+  /// Starts the agents and waits until each has called. Throws LauncherError, or FabricError for what another
+  /// command line or installation mends, with what the launcher said.
   explicit LaunchedCluster(const ClusterOptions& options);
   ~LaunchedCluster() override;
 
@@ -47,6 +54,7 @@ class LaunchedCluster final : public Cluster {
   /// A host's number in the launcher's order and the count that it was told must agree with those of the
   /// others.
   void check_place(const std::string& host, int order, int count);
+  template <class Error = FabricError>
   [[noreturn]] void fail(const std::string& what);
   std::string launcher_output() const;
   void end_launcher();
