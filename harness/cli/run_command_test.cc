@@ -227,5 +227,12 @@ TEST_F(Program, doctor_takes_hosts_as_run_does) {
   EXPECT_NE(err.str().find("give HOST,HOST: files are not read"), std::string::npos) << err.str();
 }
 
+TEST_F(Program, a_rate_that_nobody_sets_is_not_told) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "verbs", "--dry-run"}), 0);
+  EXPECT_NE(out.str().find("NICs (verbs)"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--dry-run"}), 0);
+  EXPECT_NE(out.str().find("NICs of 1 Gbit/s (vhca)"), std::string::npos) << out.str();
+}
+
 }  // namespace
 }  // namespace r2bench
