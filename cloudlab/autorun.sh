@@ -23,10 +23,11 @@ if [[ -n ${R2CCL_AUTORUN_STEPS:-} ]]; then read -ra steps <<<"$R2CCL_AUTORUN_STE
 elif [[ $scenario != paper ]]; then words+=(--only "$scenario" --only "speed_$scenario" --only "${scenario}_10_faults"); fi
 read -ra further <<<"${R2CCL_AUTORUN_WORDS:-}"
 
-if [[ $fabric != vhca ]] && "${R2BENCH:-$here/../r2bench}" run --help 2>/dev/null | grep -q -- --launcher; then
+if [[ $fabric != vhca ]]; then
   hosts=node0
   for ((node = 1; node < nodes; node++)); do hosts+=,node$node; done
   further+=(--launcher mpi --hosts "$hosts")
+  ((nodes <= 2)) || further+=(--set "fabric.nodes=$nodes")  # the steps on real NICs have two
   ((rails == 0)) || further+=(--set "fabric.nics_per_node=$rails")
 fi
 ((${#further[@]} == 0)) || words+=(-- "${further[@]}")

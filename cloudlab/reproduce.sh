@@ -28,9 +28,9 @@ explain() { sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0; }
 usage() { sed -n '/^#   reproduce.sh/,/^set /{s/^# \{0,1\}//p}' "$0" >&2; printf 'reproduce.sh: %s\n' "$1" >&2; exit 64; }
 while (($#)); do
   case $1 in
-    --out) out=${2:?--out needs a folder}; shift ;;
-    --fabric) fabric=${2:-}; shift ;;
-    --only) only+=("${2:?--only needs a pattern}"); shift ;;
+    --out) out=${2:-}; [[ -n $out ]] || usage '--out needs a folder'; shift ;;
+    --fabric) fabric=${2:-}; [[ $fabric =~ ^(vhca|verbs)$ ]] || usage "--fabric is vhca or verbs, not '$fabric'"; shift ;;
+    --only) [[ -n ${2:-} ]] || usage '--only needs a pattern'; only+=("$2"); shift ;;
     --list) list=yes ;;
     --again) again=yes ;;
     --short) short=yes ;;
@@ -42,7 +42,6 @@ while (($#)); do
   esac
   shift
 done
-[[ -z $fabric || $fabric == vhca || $fabric == verbs ]] || usage "--fabric is vhca or verbs, not '$fabric'"
 [[ $fabric == vhca ]] && fabric=''
 out=$(realpath -m -- "$out")
 

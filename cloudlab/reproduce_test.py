@@ -18,10 +18,16 @@ SAMPLE = os.path.join(HERE, "..", "results", "reference", "nic_down", "result.js
 R2BENCH = r"""#!/bin/bash
 echo "$*" >>"$CALLS"
 echo "$2 $PWD" >>"$CALLS.places"
-if [[ "$*" == 'run --help' ]]; then echo "$HELP"; exit 0; fi
 if [[ $1 == plot ]]; then mkdir -p "${@: -1}"; echo '1 of 8 figures made'; touch "${@: -1}/timeline.png"; exit 0; fi
 scenario=$2; out=$4
 var=STATUS_$scenario; status=${!var:-0}
+hosts='' nodes=2  # as in the files of the steps
+for word in "$@"; do
+  [[ $before != --hosts ]] || IFS=, read -ra hosts <<<"$word"
+  [[ $word != fabric.nodes=* ]] || nodes=${word#*=}
+  before=$word
+done
+((${#hosts[@]} <= nodes)) || { echo "--hosts names ${#hosts[@]} hosts, but a scenario has $nodes nodes"; exit 64; }
 if [[ $scenario == "$SLEEPS" ]]; then sleep 60; fi
 if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else echo "no such NIC"; fi
 exit "$status"
@@ -212,7 +218,9 @@ class ReproduceTest(unittest.TestCase):
         self.assertIn(("figures", 0), self.steps())
 
     def test_bad_words_are_refused(self):
-        for words, text in ((["--only", "nic_up"], "no step is named nic_up"), (["--fabric", "roce"], "vhca or verbs"), (["--what"], "unknown word")):
+        for words, text in ((["--only", "nic_up"], "no step is named nic_up"), (["--fabric", "roce"], "vhca or verbs"), (["--what"], "unknown word"),
+                            (["--out"], "--out needs a folder"), (["--only"], "--only needs a pattern"), (["--fabric"], "--fabric is vhca or verbs, not ''"),
+                            (["--nics"], "--nics takes a number, not ''")):
             made = self.reproduce(*words)
             self.assertEqual(made.returncode, 64, made.stdout)
             self.assertIn(text, made.stderr)
@@ -240,7 +248,6 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down", "nic_down"])  # the scenario, and its repeats
         os.remove(self.calls + ".n")
         os.remove(self.calls)
-        environment["HELP"] = "  --launcher TEXT"
         os.makedirs(root + "2/var/lib/r2ccl-node")
         subprocess.run([autorun, "3", "verbs", "qp_error", "2"], timeout=120, check=True, stdout=subprocess.DEVNULL,
                        env=dict(environment, R2CCL_SETUP_ROOT=root + "2"))
@@ -249,7 +256,9 @@ class ReproduceTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         run = [call for call in self.called() if call[:2] == ["run", "qp_error"]][0]
-        self.assertEqual(run[-6:], ["--launcher", "mpi", "--hosts", "node0,node1,node2", "--set", "fabric.nics_per_node=2"])
+        with open(root + "2/var/lib/r2ccl-node/paper/steps.jsonl", encoding="utf-8") as file:
+            self.assertEqual({step["step"]: (step["status"], step["text"]) for step in map(json.loads, file)}["qp_error"], (0, ""))
+        self.assertEqual(run[-8:], ["--launcher", "mpi", "--hosts", "node0,node1,node2", "--set", "fabric.nodes=3", "--set", "fabric.nics_per_node=2"])
         os.remove(self.calls + ".n")
         os.remove(self.calls)
         os.makedirs(root + "3/var/lib/r2ccl-node")

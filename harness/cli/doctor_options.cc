@@ -19,7 +19,11 @@ void DoctorOptions::add_to(CLI::App& app) {
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
   command->footer("Exit status: 0 nothing is missing, 1 something is.");
   add_topology(*command);
-  CLI::Option* cluster = add_cluster(*command);
+  CLI::Option* hosts =
+      command->add_option("--hosts", first_day_.hosts, "Hosts, separated by commas (default: this one)")
+          ->check(no_host_in)
+          ->group("With --cluster or --first-day");
+  CLI::Option* cluster = add_cluster(*command, hosts);
   add_first_day(*command)->excludes(cluster);
 }
 
@@ -38,12 +42,14 @@ void DoctorOptions::add_topology(CLI::App& doctor) {
       ->group(group);
 }
 
-CLI::Option* DoctorOptions::add_cluster(CLI::App& doctor) {
+CLI::Option* DoctorOptions::add_cluster(CLI::App& doctor, CLI::Option* hosts) {
   CLI::Option* cluster_flag =
       doctor.add_flag("--cluster", prove_, "Test RDMA between all ports and list what is missing");
   const std::string group = "With --cluster";
-  doctor.add_option("--host", hosts_, "Hosts, separated by commas (default: this one)")
+  doctor.add_option("--host", hosts_, "The same as --hosts")
       ->needs(cluster_flag)
+      ->excludes(hosts)
+      ->check(no_host_in)
       ->group(group);
   doctor.add_flag("--json", cluster_.json, "Print JSON")->needs(cluster_flag)->group(group);
   doctor
@@ -78,7 +84,6 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
        {std::tuple("--skip", &first_day_.skip, "Leave this check out"),
         std::tuple("--done", &first_day_.done, "Mark this check as done by hand"),
         std::tuple("--again", &first_day_.again, "Mark this check as not done, so that it runs again"),
-        std::tuple("--hosts", &first_day_.hosts, "Hosts, separated by commas (default: this one)"),
         std::tuple("--run-options", &first_day_.run_options,
                    "Additional options of each run, such as '--shorter 10'"),
         std::tuple("--out", &first_day_.folder,
@@ -88,10 +93,13 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
 }
 
 int DoctorOptions::run(const Console& console) const {
+  if (!first_day_.hosts.empty() && !prove_ && !first_)
+    throw UsageError("--hosts is for --cluster and --first-day");
   if (prove_) {
     ClusterArguments cluster = cluster_;
     try {
-      cluster.hosts = host_list(hosts_, "--host", "@:");  // user@host, and IPv6
+      cluster.hosts = host_list(hosts_.empty() ? first_day_.hosts : hosts_,
+                                hosts_.empty() ? "--hosts" : "--host", "@:");  // user@host, and IPv6
     } catch (const std::invalid_argument& error) {
       throw UsageError(error.what());
     }

@@ -23,7 +23,7 @@ struct DoctorOptions {
 
  private:
   void add_topology(CLI::App& doctor);
-  CLI::Option* add_cluster(CLI::App& doctor);
+  CLI::Option* add_cluster(CLI::App& doctor, CLI::Option* hosts);
   CLI::Option* add_first_day(CLI::App& doctor);
 
   std::string fabric_, hosts_;

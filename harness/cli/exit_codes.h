@@ -5,7 +5,7 @@
 namespace r2bench {
 
 inline constexpr int kExitUsage = 64;     ///< bad command line, bad scenario, a folder that cannot be written
-inline constexpr int kExitInternal = 70;  ///< our own mistake
+inline constexpr int kExitInternal = 70;  ///< our own mistake, or a launcher that has not started every host
 inline constexpr int kExitSignal = 128;   ///< plus the signal's number: Ctrl-C is 130, SIGTERM 143
 
 }  // namespace r2bench

@@ -2,6 +2,7 @@
 // `r2bench run` wherever the nodes live: on virtual NICs, on other hosts, or in the guest with soft RoCE.
 #include <algorithm>
 #include <functional>
+#include <ostream>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -59,6 +60,10 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
   } catch (const UsageError&) {
     if (signals.caught() == 0) throw;
     return kExitSignal + signals.caught();
+  } catch (const LauncherError& error) {
+    if (signals.caught() != 0) return kExitSignal + signals.caught();
+    console.err << "r2bench: " << error.what() << "\n";
+    return kExitInternal;
   }
   return run_scenarios(arguments, scenarios, runner, cluster.get(), console, signals);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `run` from its command line to the exit status and the folder that it leaves.
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/exit_codes.h"
@@ -169,6 +171,67 @@ TEST_F(Program, names_of_hosts_are_checked_before_anything_starts) {
   EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c", "nic_down"}),
             kExitUsage);
   EXPECT_NE(err.str().find("3 hosts"), std::string::npos) << err.str();
+}
+
+/// Programs of these names that fail, in place of the real ones.
+class Launchers : public Program {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    fs::create_directory("tools");
+    for (const char* name : {"mpirun", "srun"}) {
+      std::ofstream("tools/" + std::string(name))
+          << "#!/bin/sh\necho 'srun: error: Could not establish a configuration source' >&2\nexit 1\n";
+      fs::permissions("tools/" + std::string(name), fs::perms::owner_all);
+    }
+    setenv("PATH", (fs::absolute("tools").string() + ":" + path_).c_str(), 1);
+    unsetenv("SLURM_JOB_ID");
+  }
+  void TearDown() override {
+    setenv("PATH", path_.c_str(), 1);
+    Program::TearDown();
+  }
+
+ private:
+  const std::string path_ = getenv("PATH");
+};
+
+TEST_F(Launchers, hosts_that_are_given_as_nothing_are_refused) {
+  for (const char* launcher : {"mpi", "slurm"}) {
+    EXPECT_EQ(call({"run", "nic_down.yaml", "--launcher", launcher, "--fabric", "verbs", "--hosts", ""}),
+              kExitUsage);
+    EXPECT_NE(err.str().find("--hosts: names no host"), std::string::npos) << err.str();
+  }
+  for (const char* option : {"--host", "--hosts"}) {
+    EXPECT_EQ(call({"doctor", "--cluster", option, ""}), kExitUsage);
+    EXPECT_NE(err.str().find(std::string(option) + ": names no host"), std::string::npos) << err.str();
+  }
+}
+
+TEST_F(Launchers, a_launcher_that_fails_is_no_wrong_command_line) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--launcher", "slurm", "--fabric", "verbs"}), kExitInternal);
+  EXPECT_NE(err.str().find("r2bench: the launcher (slurm) ended with status 1"), std::string::npos)
+      << err.str();
+  EXPECT_NE(err.str().find("run r2bench inside salloc or sbatch"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--launcher", "mpi", "--fabric", "verbs"}), kExitInternal);
+  EXPECT_EQ(err.str().find("salloc"), std::string::npos) << err.str();
+}
+
+TEST_F(Program, doctor_takes_hosts_as_run_does) {
+  EXPECT_EQ(call({"doctor", "--cluster", "--hosts", "a,a"}), kExitUsage);
+  EXPECT_NE(err.str().find("--hosts: 'a' twice"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"doctor", "--cluster", "--hosts", "a", "--host", "b"}), kExitUsage);
+  EXPECT_EQ(call({"doctor", "--hosts", "a"}), kExitUsage);
+  EXPECT_NE(err.str().find("--hosts is for --cluster and --first-day"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"doctor", "--cluster", "--hosts", "/etc/hosts"}), kExitUsage);
+  EXPECT_NE(err.str().find("give HOST,HOST: files are not read"), std::string::npos) << err.str();
+}
+
+TEST_F(Program, a_rate_that_nobody_sets_is_not_told) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "verbs", "--dry-run"}), 0);
+  EXPECT_NE(out.str().find("NICs (verbs)"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--dry-run"}), 0);
+  EXPECT_NE(out.str().find("NICs of 1 Gbit/s (vhca)"), std::string::npos) << out.str();
 }
 
 }  // namespace

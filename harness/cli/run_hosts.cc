@@ -50,6 +50,8 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
   options.cancel = &cancel;
   try {
     return std::make_unique<LaunchedCluster>(options);
+  } catch (const LauncherError&) {
+    throw;
   } catch (const FabricError& error) {
     throw UsageError(error.what());
   }

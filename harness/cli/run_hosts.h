@@ -12,7 +12,8 @@
 
 namespace r2bench {
 
-/// The hosts on which the scenarios are to run; nullptr: this machine alone. Throws UsageError.
+/// The hosts on which the scenarios are to run; nullptr: this machine alone. Throws UsageError and
+/// LauncherError.
 std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::vector<Scenario>& scenarios,
                                       const std::atomic<bool>& cancel);
 

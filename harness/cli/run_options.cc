@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/launch/host_list.h"
+
 namespace r2bench {
 
 void RunCommandOptions::add_to(CLI::App& app) {
@@ -26,9 +28,11 @@ void RunCommandOptions::add_to(CLI::App& app) {
           "slurm (srun), env (already started on each host, for example by torchrun; needs RANK, WORLD_SIZE "
           "and MASTER_ADDR) (default: local)")
       ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
-  command->add_option(
-      "--hosts", arguments.hosts,
-      "With --launcher mpi or slurm: hosts, separated by commas (default: those of the allocation)");
+  command
+      ->add_option(
+          "--hosts", arguments.hosts,
+          "With --launcher mpi or slurm: hosts, separated by commas (default: those of the allocation)")
+      ->check(no_host_in);
   command
       ->add_option(
           "--slow-motion", arguments.slow_motion,
@@ -49,7 +53,7 @@ void RunCommandOptions::add_to(CLI::App& app) {
                     "Continue with the next scenario if one does not pass");
   command->footer(
       "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 wrong command line or scenario, 70 "
-      "internal error.\nExample: r2bench run nic_down");
+      "internal error, or the launcher has not started every host.\nExample: r2bench run nic_down");
 }
 
 RunArguments RunCommandOptions::finished() const {

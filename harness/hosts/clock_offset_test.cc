@@ -39,10 +39,41 @@ TEST(ClockOffset, a_slow_answer_does_not_replace_a_quick_one) {
 TEST(ClockOffset, what_is_known_gets_old) {
   ClockOffset clock;
   clock.add({1'000, 2'010, 2'010, 1'020});
-  EXPECT_EQ(clock.bound_ns(1'020 + 1'000'000'000), 10u + 500'000);
+  EXPECT_EQ(clock.bound_ns(1'020 + 1'000'000'000), 10u + 1'001'001);
   // A slower answer is then the better one.
   clock.add({1'000'000'000, 1'000'401'000, 1'000'401'000, 1'000'800'000});
-  EXPECT_EQ(clock.bound_ns(1'000'800'000), 400'400u);
+  EXPECT_EQ(clock.bound_ns(1'000'800'000), 400'800u + 401);
+}
+
+TEST(ClockOffset, a_time_before_the_answer_has_the_bound_of_its_distance) {
+  constexpr uint64_t kMinute = 60'000'000'000;
+  ClockOffset clock;
+  // The host's clock is 1000 ppm faster, and shows 200 s when the runner's shows 100 s.
+  const auto host = [](uint64_t now) {
+    return 200'000'000'000 + uint64_t(1.001 * double(now)) - 100'100'000'000;
+  };
+  const uint64_t now = 100'000'000'000;
+  clock.add({now, host(now + 10), host(now + 10), now + 20});
+  const uint64_t event = now - kMinute, seen = clock.to_runner(host(event));
+  EXPECT_NEAR(double(seen) - double(event), -60e6, 1e3) << "one sample cannot tell the rate";
+  EXPECT_GE(clock.bound_ns(seen), event - seen);
+  EXPECT_LE(clock.bound_ns(seen), 61'000'000u);
+}
+
+TEST(ClockOffset, an_old_time_is_converted_by_the_answer_next_to_it) {
+  ClockOffset clock;
+  const auto host = [](uint64_t now) { return 7'000'000'000 + now + now / 1000; };
+  for (uint64_t now = 1'000'000'000; now <= 100'000'000'000; now += 100'000'000)
+    clock.add({now, host(now + 10'000), host(now + 10'000), now + 20'000});
+  for (const uint64_t event :
+       std::initializer_list<uint64_t>{2'000'000'000, 40'030'000'000, 40'070'000'000, 98'990'000'000}) {
+    const auto [seen, bound] = clock.convert(host(event));
+    EXPECT_LE(std::abs(double(seen) - double(event)), double(bound));
+    EXPECT_LE(bound, 120'000u) << "half a round trip, and the drift of 100 ms at most";
+  }
+  const auto [seen, bound] = clock.convert(host(500'000'000));
+  EXPECT_LE(std::abs(double(seen) - 5e8), double(bound)) << "before the first answer";
+  EXPECT_LE(bound, 600'000u);
 }
 
 TEST(ClockOffset, an_answer_before_its_question_is_no_sample) {
@@ -55,8 +86,8 @@ TEST(ClockOffset, the_truth_is_always_within_the_bound) {
   std::mt19937_64 random(7);
   const auto up_to = [&](uint64_t most) { return std::uniform_int_distribution<uint64_t>(0, most)(random); };
   for (int run = 0; run < 200; ++run) {
-    // The host's clock runs apart by up to 500 ppm, in either direction.
-    const double rate = 1 + (double(up_to(1000)) - 500) * 1e-6;
+    // The host's clock runs apart by up to 1000 ppm, in either direction.
+    const double rate = 1 + (double(up_to(2000)) - 1000) * 1e-6;
     const double ahead = double(up_to(2'000'000'000)) - 1e9;
     const auto host = [&](uint64_t now) { return uint64_t(2e9 + ahead + rate * double(now)); };
     ClockOffset clock;

@@ -14,7 +14,10 @@
 #include <thread>
 
 #include "harness/base/testing/eventually.h"
+#include "harness/hosts/fault_fields.h"
+#include "harness/hosts/json_fields.h"
 #include "harness/hosts/remote_host.h"
+#include "harness/hosts/testing/fake_agent.h"
 #include "harness/launch/rendezvous.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/trace/ring.h"
@@ -220,6 +223,99 @@ TEST_F(AgentTest, when_the_runner_is_gone_so_are_the_agent_and_its_ranks) {
   EXPECT_TRUE(eventually([&] { return over.load(); }));
   EXPECT_EQ(ended, "") << "the runner took its leave";
   EXPECT_TRUE(eventually([&] { return !alive(pid); }));
+}
+
+TEST(LostAgent, a_host_that_dies_at_its_first_question_is_an_error_of_the_runner) {
+  Rendezvous rendezvous(kSecret);
+  const FakeAgent agent(rendezvous.port(), kSecret, agent_hello(0, 1),
+                        [](SecureLink&, const json&) { return false; });
+  auto caller = rendezvous.accept(10s);
+  ASSERT_TRUE(caller);
+  try {
+    RemoteHost(std::move(caller->link), caller->hello);
+    FAIL() << "nobody was there to answer";
+  } catch (const FabricError& error) {
+    EXPECT_NE(std::string(error.what()).find("did not answer 'ping'"), std::string::npos) << error.what();
+  }
+}
+
+/// An agent whose clock is 1000 ppm faster than the runner's, with a fault that struck a minute before it
+/// called.
+class FastClock : public testing::Test {
+ protected:
+  FastClock() {
+    auto caller = rendezvous_.accept(10s);
+    if (!caller) ADD_FAILURE() << "the agent has not called";
+    host = std::make_unique<RemoteHost>(std::move(caller->link), caller->hello);
+    HostPlan plan;
+    plan.nodes = {0, 1, {}};
+    host->prepare(plan);
+    faultinject::FaultSpec spec;
+    spec.kind = &faultinject::fault_kind("port_down");
+    host->board().arm(spec);
+  }
+  ~FastClock() override { host.reset(); }
+  uint64_t host_clock(uint64_t now) const {
+    return 1'000'000'000'000'000 + now + int64_t(now - start_ns_) / 1000;
+  }
+  double bound_ns() const { return host->facts().clock_bound_ms * 1e6; }
+  bool has_struck() {
+    return eventually([&] { return host->board().state(1).t0_ns != 0; });
+  }
+
+  const uint64_t start_ns_ = r2ccl::now_ns();
+  const uint64_t struck_ns = start_ns_ - 60'000'000'000;
+  std::unique_ptr<RemoteHost> host;
+
+ private:
+  bool take(SecureLink& link, const json& message) {
+    const std::string type = message.value("type", "");
+    if (type == "quit") return false;
+    faultinject::FaultState state;
+    state.phase = faultinject::FaultState::Phase::kFired;
+    state.t0_ns = host_clock(struck_ns);
+    if (type == "heal") state.healed_ns = host_clock(r2ccl::now_ns());
+    faultinject::Witness witness;
+    witness.fault_id = 1;
+    witness.time_ns = state.t0_ns;
+    if (type == "arm" || type == "heal")
+      link.send({{"type", "fault"}, {"id", 1}, {"state", fields_to_json(state)}});
+    else
+      FakeAgent::answer(link, message, host_clock(r2ccl::now_ns()),
+                        {{"evidence", "emulated"},
+                         {"devices", json::array()},
+                         {"environment", json::object()},
+                         {"lost", 0},
+                         {"witnesses", {fields_to_json(witness)}}});
+    return true;
+  }
+
+  Rendezvous rendezvous_{kSecret};
+  FakeAgent agent_{rendezvous_.port(), kSecret, agent_hello(0, 1),
+                   [this](SecureLink& link, const json& message) { return take(link, message); }};
+};
+
+TEST_F(FastClock, the_bound_covers_a_time_of_a_minute_ago) {
+  ASSERT_TRUE(has_struck());
+  EXPECT_GE(bound_ns(), std::abs(double(host->board().state(1).t0_ns) - double(struck_ns)));
+}
+
+TEST_F(FastClock, the_bound_covers_a_witness_of_a_minute_ago) {
+  const auto witnesses = host->board().witnesses();
+  ASSERT_EQ(witnesses.size(), 1u);
+  EXPECT_GE(bound_ns(), std::abs(double(witnesses[0].time_ns) - double(struck_ns)));
+}
+
+TEST_F(FastClock, a_time_is_converted_once) {
+  ASSERT_TRUE(has_struck());
+  const uint64_t t0 = host->board().state(1).t0_ns;
+  for (const uint64_t end = r2ccl::now_ns() + 500'000'000; r2ccl::now_ns() < end;
+       std::this_thread::sleep_for(10ms))
+    host->tick();  // the clocks are compared again
+  host->board().heal(1);
+  ASSERT_TRUE(eventually([&] { return host->board().state(1).healed_ns != 0; }));
+  EXPECT_EQ(host->board().state(1).t0_ns, t0);
+  EXPECT_EQ(host->board().witnesses().at(0).time_ns, t0);
 }
 
 /// An agent whose CLOCK_MONOTONIC is `ahead` of this process's, in a time namespace. -1: there can be none.

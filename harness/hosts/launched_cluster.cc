@@ -45,6 +45,11 @@ bool ends_within(Process& process, milliseconds wait) {
   return false;
 }
 
+std::string advice(const ClusterOptions& options) {
+  if (options.launcher != Launcher::kSlurm || std::getenv("SLURM_JOB_ID")) return "";
+  return "; this process is in no allocation of Slurm: run r2bench inside salloc or sbatch";
+}
+
 }  // namespace
 
 LaunchedCluster::LaunchedCluster(const ClusterOptions& options) : launcher_name_(name(options.launcher)) {
@@ -77,7 +82,7 @@ void LaunchedCluster::start_launcher(const ClusterOptions& options) {
   const std::vector<std::string> command = launcher_command(options);
   spec.program = command[0];
   spec.arguments.assign(command.begin() + 1, command.end());
-  spec.environment = current_environment();
+  spec.environment = launcher_environment(options, current_environment());
   spec.environment[kRendezvousVariable] = rendezvous_->addresses();
   spec.environment[kSecretVariable] = rendezvous_->secret();
   // mpirun and srun end their own helpers and folders on every host when they are asked to.
@@ -112,6 +117,7 @@ std::string LaunchedCluster::launcher_output() const {
   return text;
 }
 
+template <class Error>
 void LaunchedCluster::fail(const std::string& what) {
   std::string text = what;
   for (const std::string& refused : rendezvous_->refused()) text += "; " + refused;
@@ -120,7 +126,28 @@ void LaunchedCluster::fail(const std::string& what) {
   launcher_.reset();
   output_.reset();  // what it has said is all there now
   const std::string said = launcher_output();
-  throw FabricError(text + (said.empty() ? "" : ". It said:" + said));
+  throw Error(text + (said.empty() ? "" : ". It said:" + said));
+}
+
+void LaunchedCluster::check_place(const std::string& host, int order, int count) {
+  const std::string advice =
+      launcher_name_ == name(Launcher::kEnv)
+          ? "; every host needs its own RANK, and the same WORLD_SIZE and LOCAL_WORLD_SIZE"
+          : "";
+  if (order < 0 || order >= count)
+    fail("host " + host + " has the number " + std::to_string(order) + ", but there are " +
+         std::to_string(count) + " hosts, whose numbers start at 0" + advice);
+  for (const Called& other : called_) {
+    if (other.count != count) {
+      const auto [first, second] = std::minmax({std::pair(other.host, other.count), std::pair(host, count)});
+      fail("host " + first.first + " has been told that there are " + std::to_string(first.second) +
+           " hosts, host " + second.first + " that there are " + std::to_string(second.second) + advice);
+    }
+    if (other.order == order)
+      fail("hosts " + std::min(other.host, host) + " and " + std::max(other.host, host) +
+           " both have the number " + std::to_string(order) + advice);
+  }
+  called_.push_back({host, order, count});
 }
 
 void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
@@ -133,24 +160,31 @@ void LaunchedCluster::wait_for_agents(const ClusterOptions& options) {
       if (hello.value("revision", "") != agent_hello(0, 1)["revision"].get<std::string>())
         fail("host " + host + " has another build of r2bench (commit " + hello.value("revision", "?") +
              "); install the same on every host");
+      check_place(host, hello.value("order", 0), hello.value("count", 1));
       if (hosts_.empty()) {
-        expected = size_t(std::max(1, hello.value("count", 1)));
+        expected = size_t(hello.value("count", 1));
         deadline = steady_clock::now() + kAgentsBound;
         if (options.most_hosts > 0 && expected > size_t(options.most_hosts))
           fail(launcher_name_ + " has started agents on " + std::to_string(expected) +
                " hosts, but the scenario has " + std::to_string(options.most_hosts) +
                " nodes; name as many hosts or fewer with --hosts");
       }
-      hosts_.push_back(std::make_unique<RemoteHost>(std::move(caller->link), hello));
+      try {
+        hosts_.push_back(std::make_unique<RemoteHost>(std::move(caller->link), hello));
+      } catch (const std::exception& error) {
+        fail<LauncherError>("host " + host + " has called, and then was lost: " + error.what());
+      }
       continue;
     }
     if (options.cancel && *options.cancel) fail("cancelled");
     if (const auto how = launcher_->ended())
-      fail("the launcher (" + launcher_name_ + ") " + end_of(*how) + " before every host had called");
+      fail<LauncherError>("the launcher (" + launcher_name_ + ") " + end_of(*how) +
+                          " before every host had called" + advice(options));
     if (steady_clock::now() > deadline)
-      fail(std::to_string(hosts_.size()) + " of " + (expected ? std::to_string(expected) : "the") +
-           " hosts have called the runner (at " + rendezvous_->addresses() +
-           ") in time; can the others reach it, or does a firewall keep them off?");
+      fail<LauncherError>(std::to_string(hosts_.size()) + " of " +
+                          (expected ? std::to_string(expected) : "the") +
+                          " hosts have called the runner (at " + rendezvous_->addresses() +
+                          ") in time; can the others reach it, or does a firewall keep them off?");
   }
   std::sort(hosts_.begin(), hosts_.end(),
             [](const auto& a, const auto& b) { return a->facts().order < b->facts().order; });

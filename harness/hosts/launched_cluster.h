@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,9 +32,16 @@ struct ClusterOptions {
   const std::atomic<bool>* cancel = nullptr;  ///< true: wait no longer
 };
 
+/// The hosts have not come together: the launcher has failed, or a host was lost or cannot reach the runner.
+class LauncherError : public FabricError {
+ public:
+  using FabricError::FabricError;
+};
+
 class LaunchedCluster final : public Cluster {
  public:
-  /// Starts the agents and waits until each has called. Throws FabricError with what the launcher said.
+  /// Starts the agents and waits until each has called. Throws LauncherError, or FabricError for what another
+  /// command line or installation mends, with what the launcher said.
   explicit LaunchedCluster(const ClusterOptions& options);
   ~LaunchedCluster() override;
 
@@ -43,11 +51,21 @@ class LaunchedCluster final : public Cluster {
  private:
   void start_launcher(const ClusterOptions& options);
   void wait_for_agents(const ClusterOptions& options);
+  /// A host's number in the launcher's order and the count that it was told must agree with those of the
+  /// others.
+  void check_place(const std::string& host, int order, int count);
+  template <class Error = FabricError>
   [[noreturn]] void fail(const std::string& what);
   std::string launcher_output() const;
   void end_launcher();
 
+  struct Called {
+    std::string host;
+    int order, count;
+  };
+
   std::unique_ptr<Rendezvous> rendezvous_;
+  std::vector<Called> called_;  ///< in the order of their calls
   std::string launcher_name_;
   int launcher_said_ = -1;  ///< a file in memory
   std::unique_ptr<OutputCapture> output_;
@@ -57,6 +75,10 @@ class LaunchedCluster final : public Cluster {
 
 /// The command that starts an agent on each host, without the environment that finds the runner.
 std::vector<std::string> launcher_command(const ClusterOptions& options);
+
+/// The environment of that command: `environment` without what would start another number of agents.
+std::map<std::string, std::string> launcher_environment(const ClusterOptions& options,
+                                                        std::map<std::string, std::string> environment);
 
 /// What a process that mpirun, srun or torchrun has started is told about its place.
 struct LaunchedPlace {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "faultinject/plan/joined.h"
 #include "harness/hosts/host_agent.h"
@@ -87,6 +88,17 @@ std::vector<std::string> launcher_command(const ClusterOptions& options) {
   }
   command.insert(command.end(), {options.program, "host-agent", name(options.launcher)});
   return command;
+}
+
+std::map<std::string, std::string> launcher_environment(const ClusterOptions& options,
+                                                        std::map<std::string, std::string> environment) {
+  // Of the allocation: srun would take its number of tasks in place of one per host.
+  if (options.launcher == Launcher::kSlurm)
+    std::erase_if(environment, [](const auto& variable) {
+      return variable.first == "SLURM_NTASKS" || variable.first == "SLURM_NPROCS" ||
+             variable.first.starts_with("SLURM_NTASKS_PER_");
+    });
+  return environment;
 }
 
 LaunchedPlace launched_place(Launcher launcher) {

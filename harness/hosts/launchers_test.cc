@@ -61,6 +61,20 @@ TEST(Launchers, srun_starts_one_agent_on_each_host) {
   EXPECT_EQ(command.back(), "slurm");
 }
 
+TEST(Launchers, srun_does_not_take_the_tasks_of_the_allocation) {
+  const std::map<std::string, std::string> allocation = {{"SLURM_JOB_ID", "7"},
+                                                         {"SLURM_NPROCS", "16"},
+                                                         {"SLURM_NTASKS", "16"},
+                                                         {"SLURM_NTASKS_PER_NODE", "8"},
+                                                         {"SLURM_NTASKS_PER_SOCKET", "4"}};
+  ClusterOptions options;
+  options.launcher = Launcher::kSlurm;
+  EXPECT_EQ(launcher_environment(options, allocation),
+            (std::map<std::string, std::string>{{"SLURM_JOB_ID", "7"}}));
+  options.launcher = Launcher::kEnv;
+  EXPECT_EQ(launcher_environment(options, allocation), allocation);
+}
+
 TEST(Launchers, a_process_knows_its_place) {
   {
     const Environment mpi({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}});

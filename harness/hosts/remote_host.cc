@@ -39,7 +39,13 @@ RemoteHost::RemoteHost(SecureLink link, const json& hello) : link_(std::move(lin
   facts_.order = hello.value("order", 0);
   facts_.cores = hello.value("cores", 0);
   listener_ = std::thread([this] { listen(); });
-  for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+  try {
+    for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+  } catch (...) {  // no destructor runs for what has not been constructed
+    stop_ = true;
+    listener_.join();
+    throw;
+  }
   worst_clock_ns_ = 0;
 }
 
@@ -71,14 +77,22 @@ void RemoteHost::listen() {
 
 /// With the lock held.
 uint64_t RemoteHost::to_runner(uint64_t host_ns) {
-  if (host_ns != 0) worst_clock_ns_ = std::max(worst_clock_ns_, clock_.bound_ns(r2ccl::now_ns()));
-  return clock_.to_runner(host_ns);
+  const auto [time_ns, bound_ns] = clock_.convert(host_ns);
+  worst_clock_ns_ = std::max(worst_clock_ns_, bound_ns);
+  return time_ns;
+}
+
+/// With the lock held.
+uint64_t RemoteHost::to_runner_once(uint64_t host_ns) {
+  const auto [known, is_new] = fault_times_.try_emplace(host_ns, 0);
+  if (is_new) known->second = to_runner(host_ns);
+  return known->second;
 }
 
 void RemoteHost::to_runner(faultinject::FaultState& state) {
   for (uint64_t* time : {&state.armed_ns, &state.triggered_ns, &state.t0_ns, &state.healed_ns})
-    *time = to_runner(*time);
-  for (uint64_t& time : state.recent_ns) time = to_runner(time);
+    *time = to_runner_once(*time);
+  for (uint64_t& time : state.recent_ns) time = to_runner_once(time);
 }
 
 void RemoteHost::take(const json& message, uint64_t arrived_ns) {
@@ -163,6 +177,7 @@ void RemoteHost::prepare(const HostPlan& plan) {
     const std::lock_guard lock(mutex_);
     plan_ = plan;
     worst_clock_ns_ = 0;
+    fault_times_.clear();
   }
   for (const RankPlan& rank : plan.ranks) {
     const std::filesystem::path path = std::filesystem::path(folder_) / rank.log;

@@ -24,7 +24,8 @@ inline constexpr std::chrono::milliseconds kAnswerBound{10'000};
 
 class RemoteHost final : public Host {
  public:
-  /// `hello`: the agent's first message. Compares the clocks (some ms).
+  /// `hello`: the agent's first message. Compares the clocks (some ms). Throws FabricError when the agent
+  /// does not answer.
   RemoteHost(SecureLink link, const nlohmann::json& hello);
   ~RemoteHost() override;
 
@@ -72,6 +73,9 @@ class RemoteHost final : public Host {
   /// when it does not answer within `wait`.
   nlohmann::json ask(nlohmann::json request, std::chrono::milliseconds wait);
   uint64_t to_runner(uint64_t host_ns);
+  /// For the times of faults, which a host tells again with each change of a fault's state and with the
+  /// witnesses: what has been converted stays as it is.
+  uint64_t to_runner_once(uint64_t host_ns);
   void to_runner(faultinject::FaultState& state);
 
   SecureLink link_;
@@ -94,7 +98,8 @@ class RemoteHost final : public Host {
   std::vector<HostNote> notes_;
   std::map<uint32_t, faultinject::FaultState> states_;
   ClockOffset clock_;
-  uint64_t worst_clock_ns_ = 0;  ///< largest bound of any time that was converted
+  std::map<uint64_t, uint64_t> fault_times_;  ///< on the runner's clock, by the host's
+  uint64_t worst_clock_ns_ = 0;               ///< largest bound of any time that was converted
   size_t clock_samples_ = 0;
   std::string lost_;  ///< why the agent is gone; empty: it is there
 

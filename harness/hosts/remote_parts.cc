@@ -53,7 +53,7 @@ std::vector<faultinject::Witness> RemoteHost::Board::witnesses() const {
   } catch (const std::exception&) {  // failure() says so
   }
   const std::lock_guard lock(host_.mutex_);
-  for (faultinject::Witness& witness : all) witness.time_ns = host_.to_runner(witness.time_ns);
+  for (faultinject::Witness& witness : all) witness.time_ns = host_.to_runner_once(witness.time_ns);
   return all;
 }
 

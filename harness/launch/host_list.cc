@@ -20,7 +20,9 @@ std::vector<std::string> host_list(const std::string& text, const std::string& o
                          return std::isalnum(c) || c == '.' || c == '_' || c == '-' ||
                                 more.find(char(c)) != std::string::npos;
                        });
-    if (!plain) throw std::invalid_argument(option + ": '" + host + "' is no name of a host");
+    if (!plain)
+      throw std::invalid_argument(option + ": '" + host +
+                                  "' is no name of a host; give HOST,HOST: files are not read");
     if (std::find(hosts.begin(), hosts.end(), host) != hosts.end())
       throw std::invalid_argument(option + ": '" + host + "' twice; each host runs one agent");
     hosts.push_back(host);

@@ -13,4 +13,10 @@ namespace r2bench {
 std::vector<std::string> host_list(const std::string& text, const std::string& option,
                                    const std::string& more = "");
 
+/// For the command line's parser: what is wrong with a list that is given; empty where nothing is. An empty
+/// list is no list: it would mean every host, or this one.
+inline std::string no_host_in(const std::string& text) {
+  return text.empty() ? "names no host; give HOST,HOST, or leave the option out" : "";
+}
+
 }  // namespace r2bench

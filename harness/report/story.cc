@@ -209,6 +209,13 @@ std::string operation_in_words(const Workload& work) {
          (work.groups == Groups::kLocalRank ? " among equal local ranks" : "");
 }
 
+/// Of devices that the fabric makes; those of verbs have whatever rate they have.
+std::string rate_that_is_set(const Fabric& fabric) {
+  if (fabric.kind != FabricKind::kVhca && fabric.kind != FabricKind::kRxe) return "";
+  return " of " + faultinject::format_rate(fabric.nic_rate_bits_per_s) +
+         (fabric.nic_rate_bits_per_s == 0 ? " rate" : "");
+}
+
 }  // namespace
 
 std::string command_in_words(const ExecSettings& exec) {
@@ -224,9 +231,7 @@ std::string headline(const Scenario& scenario) {
   const Fabric& fabric = scenario.fabric;
   const Workload& work = scenario.workload;
   return counted(fabric.nodes, "node") + " × " + counted(fabric.ranks_per_node, "rank") + " × " +
-         counted(fabric.nics_per_node, "NIC") + " of " +
-         faultinject::format_rate(fabric.nic_rate_bits_per_s) +
-         (fabric.nic_rate_bits_per_s == 0 ? " rate" : "") + " (" + name(fabric.kind) +
+         counted(fabric.nics_per_node, "NIC") + rate_that_is_set(fabric) + " (" + name(fabric.kind) +
          unusual_ports(fabric.ports) + (fabric.topology ? ", " + in_words(*fabric.topology) : "") + ") · " +
          (work.engine == Engine::kExec ? command_in_words(work.exec) : operation_in_words(work));
 }

@@ -88,6 +88,9 @@ void Job::collect_hosts(JobRecord& job) {
            std::string("the ranks' output could not be written: ") + strerror(error));
   for (Host* host : hosts_) host->put_back();
   take_notes();
+  // Before the hosts' facts: the bound of their clocks is that of all times that were converted.
+  job.witnesses = board().witnesses();
+  job.witnesses_lost = board().witnesses_lost();
   job.environment = hosts_[0]->environment();
   job.evidence = hosts_[0]->evidence();
   for (Host* host : hosts_) job.devices.merge(host->devices());
@@ -124,8 +127,6 @@ JobRecord Job::collect() {
     if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
   }
   collect_hosts(job);  // what real faults changed is put back: their witnesses say when
-  job.witnesses = board().witnesses();
-  job.witnesses_lost = board().witnesses_lost();
   job.added_faults = control_->added();
   job.notes = notes_;
   report_progress(job.end_ns, true);

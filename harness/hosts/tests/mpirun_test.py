@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """nic_down, blackhole and k_of_8_nics (k = 1, 3 and 7) over mpirun on two hosts end as on one machine. Faults that are armed while the
-job runs strike on the host of their target.
+job runs strike on the host of their target. A command (engine exec) is told its place on both hosts.
 
     mpirun_test.py R2BENCH
 """
@@ -54,6 +54,18 @@ expect:
 K_OF_8_ALL = tuple(K_OF_8.replace("k_of_8_nics-3", f"k_of_8_nics-{k}").replace("nic[0-2]", "nic0" if k == 1 else f"nic[0-{k - 1}]") for k in (1, 3, 7))
 ALL = (NIC_DOWN, BLACKHOLE, *K_OF_8_ALL)
 
+EXEC = """
+version: 1
+name: exec_places
+fabric: {kind: vhca, nodes: 2, ranks_per_node: 2, nics_per_node: 2}
+workload:
+  engine: exec
+  command: 'echo on $(hostname) RANK=$RANK WORLD_SIZE=$WORLD_SIZE LOCAL_RANK=$LOCAL_RANK MASTER_ADDR=$MASTER_ADDR'
+modes: [migrate]
+expect:
+  all: {outcome: ok}
+"""
+
 RATE_TRIES = 6  # a busy machine judges rates differently from run to run, or cannot tell them
 
 
@@ -76,11 +88,32 @@ def main():
     with Hosts(2) as hosts:
         as_on_one_machine(r2bench, hosts, "mpi", lambda scenario, out: run(
             r2bench, scenario, out, hosts.enter("h0"), ["--launcher", "mpi", "--hosts", "h0,h1"], hosts.environment()))
+        commands_know_their_places(r2bench, hosts)
         recorder.begin("emulated", hosts.in_words(), "mpi", "armed_late")
         armed_late(r2bench, Job(r2bench, hosts, hosts.folder / "armed_late"))
         hosts.expect_nobody("after armed_late")
         recorder.passed()
         print("armed_late: three faults struck where they should")
+
+
+def commands_know_their_places(r2bench, hosts):
+    scenario, out = hosts.folder / "exec.yaml", hosts.folder / "exec"
+    scenario.write_text(EXEC)
+    recorder.begin("emulated", hosts.in_words(), "mpi", "exec_places")
+    result, report = run(r2bench, scenario, out, hosts.enter("h0"), ["--launcher", "mpi", "--hosts", "h0,h1"], hosts.environment())
+    if result["verdict"] != "pass":
+        fail(f"exec_places: {result['verdict']}:\n{report}")
+    check_hosts(result, out, report)
+    said = [(out / rank["log"]).read_text() for rank in result["runs"][0]["ranks"]]
+    for rank, text in enumerate(said):
+        wanted = f"on h{rank // 2} RANK={rank} WORLD_SIZE=4 LOCAL_RANK={rank % 2} MASTER_ADDR=h0\n"
+        if wanted not in text:
+            fail(f"rank {rank} was not told {wanted!r}, but {said}")
+    if len(said) != 4:
+        fail(f"{len(said)} ranks")
+    hosts.expect_nobody("after exec_places")
+    recorder.passed(result)
+    print("exec_places: four commands knew their places")
 
 
 def as_on_one_machine(r2bench, hosts, launcher, on_hosts, daemons=(), texts=ALL):

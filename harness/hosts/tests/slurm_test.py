@@ -8,6 +8,7 @@ while the job runs strike on the host of their target.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import sys
 import recorder
 from cleanup_test import Job, agent_killed, host_silent, interrupted, runner_killed, terminated, the_one
 from late_arm import armed_late
-from mpirun_test import as_on_one_machine, run
+from mpirun_test import NIC_DOWN, as_on_one_machine, check_hosts, run
 from namespaces import Hosts, executable, fail, need
 from slurm_cluster import WITH_MORE_WEIGHT, SlurmCluster
 
@@ -28,6 +29,7 @@ def main():
         # In an allocation, whose hosts r2bench takes as they are.
         as_on_one_machine(r2bench, hosts, "slurm", lambda scenario, out: run(
             r2bench, scenario, out, [*hosts.enter("h0"), *WITH_MORE_WEIGHT, "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment()), daemons)
+        more_tasks_than_hosts(r2bench, hosts, slurm, daemons)
         only = lambda: set(hosts.processes()) - daemons
         # Without one, and srun is killed.
         recorder.begin("emulated", hosts.in_words(), "slurm", "srun_killed")
@@ -51,6 +53,22 @@ def main():
             hosts.expect_nobody(f"after {case.__name__}", daemons, patience=120 if case is host_silent else 30)
             recorder.passed()
             print(f"{case.__name__}: nothing is left")
+
+
+def more_tasks_than_hosts(r2bench, hosts, slurm, daemons):
+    """An allocation for several tasks per host, as for an ordinary MPI job: there is one agent on each host all the same."""
+    scenario, out = hosts.folder / "scenario.yaml", hosts.folder / "more_tasks"
+    scenario.write_text(NIC_DOWN)
+    for words in (["-n8"], ["--ntasks-per-node=4"]):
+        recorder.begin("emulated", hosts.in_words(), "slurm", "more_tasks_than_hosts")
+        # --overcommit: each of these hosts has one CPU.
+        result, report = run(r2bench, scenario, out, [*hosts.enter("h0"), *WITH_MORE_WEIGHT, "salloc", "-N2", "--overcommit", *words],
+                             ["--launcher", "slurm"], slurm.environment())
+        check_hosts(result, out, report)
+        hosts.expect_nobody(f"after more_tasks_than_hosts {words}", daemons)
+        shutil.rmtree(out)
+        recorder.passed(result)
+        print(f"salloc {' '.join(words)}: one agent on each host")
 
 
 def job_cancelled(job):

@@ -51,7 +51,8 @@ function section(id, title, fill, long) {
 
 function verdict(article, { result }) {
   const fabric = result.fabric, work = result.workload;
-  const rate = fabric.nic_rate_bits_per_s > 0 ? ` of ${fabric.nic_rate_bits_per_s / 1e9} Gbit/s` : "";
+  const isLimited = fabric.kind === "vhca" || fabric.kind === "rxe";  // the devices of verbs have a rate of their own
+  const rate = isLimited && fabric.nic_rate_bits_per_s > 0 ? ` of ${fabric.nic_rate_bits_per_s / 1e9} Gbit/s` : "";
   const held = result.expectations.filter((e) => e.ok === true).length;
   const box = node("div", { class: `verdict ${result.verdict}` },
     node("strong", { class: "word" }, result.verdict), " ", node("span", { class: "evidence" }, `evidence: ${result.evidence} (${fabric.kind})`),
