@@ -141,6 +141,8 @@ class Context {
   std::shared_ptr<AsyncEvents> share_events() { return events_; }
   ibv_context* device() const { return context_; }
   std::mutex& mutex() { return mutex_; }
+  /// A thread waits for the mutex, and the program's threads let it go first.
+  bool first_waits() const { return wait_first_.load() != 0; }
 
  private:
   using QpMap = std::unordered_map<const ibv_qp*, std::unique_ptr<QueuePair>>;
