@@ -130,7 +130,7 @@ void Capacities::judge_all(const Interval& interval, bool planned) {
     if (relative > 0) relative = std::min(relative, queued);
     const bool kept_busy = queued < 1 || (interval.busy[nic] >= kBusiest * interval.most_busy &&
                                           interval.depth[nic] >= backlog * others_depth);
-    count_unclear(nics_[nic], relative, kept_busy);
+    if (comparable) count_unclear(nics_[nic], relative, kept_busy);
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
       judge(nics_[nic], relative, interval.most[nic], kept_busy, interval.busy[nic], others_busy);
