@@ -100,8 +100,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 /// What the commands may use.
 Variables variables(const FirstDayStep& step, const FirstDayArguments& arguments, const fs::path& out) {
   const auto share = share_folder();
-  const std::string shape = shape_of(step, arguments.hosts).options;
-  std::string launch = shape;
+  std::string launch = shape_of(step, arguments.hosts).options;
   const auto add = [&](const std::string& words) { launch += (launch.empty() ? "" : " ") + words; };
   if (!arguments.hosts.empty()) add("--launcher mpi --hosts " + arguments.hosts);
   if (!arguments.run_options.empty()) add(arguments.run_options);
@@ -109,7 +108,6 @@ Variables variables(const FirstDayStep& step, const FirstDayArguments& arguments
           {"R2BENCH", (program_prefix() / "bin" / "r2bench").string()},
           {"OUT", out.string()},
           {"LAUNCH", launch},
-          {"SHAPE", shape},
           {"HOST_OPTION", arguments.hosts.empty() ? "" : "--host " + arguments.hosts}};
 }
 

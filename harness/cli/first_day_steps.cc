@@ -133,16 +133,16 @@ std::vector<FirstDayStep> steps_with_care() {
       scenario_by_hand("two_subnets", "rails on two InfiniBand subnets, each with its own subnet manager",
                        "nic_down", "\"$R2BENCH\" doctor --cluster $HOST_OPTION && " + run("nic_down"),
                        "the preflight's output, result.json", kInfiniBand, kNoInfiniBand),
-      scenario_by_hand("slurm", "srun between machines", "nic_down",
-                       "salloc -N 2 " + run("nic_down", " --launcher slurm", "$SHAPE") +
-                           "    # on a cluster with Slurm",
-                       "result.json"),
+      by_hand("slurm", "srun between machines",
+              "salloc -N 2 " + run("nic_down", " --launcher slurm", "--set fabric.nics_per_node=NICS") +
+                  "    # on a cluster with Slurm; NICS: how many ports each node has, at most 4",
+              "result.json"),
       scenario_by_hand(
           "rate_limit",
           "that `dcb maxrate` limits RDMA on this NIC, and that Balance then finds the NIC degraded: its bus "
           "bandwidth is above that of live migration, and the log says 'is degraded'",
           "no_fault_balance",
-          "# on one host, on one of its ports; 10Gbit: about a quarter of its rate\n"
+          "# on one host, on one of its ports; 10Gbit: a quarter of its rate, as of 40 Gbit/s\n"
           "dcb maxrate set dev INTERFACE tc-maxrate all:10Gbit\n" +
               run("no_fault_balance", " --set pairs=4") +
               "\ndcb maxrate set dev INTERFACE tc-maxrate all:0bit    # 0: no limit\n"
@@ -235,8 +235,8 @@ carries it out, and then marks it with `--done`. A step for which there are too 
 
 `--run` sets the variables of the commands, and prints the commands of a step *by hand* with their values.
 R2BENCH is the program, and R2BENCH_SHARE the folder of its data (here the repository). OUT is the step's
-folder below `first_day/`, beside its log. HOST_OPTION names the hosts. SHAPE has the options that match the
-number of hosts, nodes and NICs; LAUNCH has these and the hosts. Real faults and `dcb` need root: become root
+folder below `first_day/`, beside its log. HOST_OPTION names the hosts. LAUNCH has the options that match the
+number of hosts, nodes and NICs. Real faults and `dcb` need root: become root
 before the step real_link_down, or from the beginning.
 )";
   int number = 0;

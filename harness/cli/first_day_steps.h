@@ -19,8 +19,8 @@ struct FirstDayStep {
   std::string name;
   Risk risk = Risk::kReads;
   std::string shows;    ///< what is unverified until then
-  std::string command;  ///< of /bin/sh; R2BENCH is the program, OUT the step's folder, SHAPE the words for
-                        ///< fewer nodes and NICs than the scenario has, LAUNCH these and the hosts
+  std::string command;  ///< of /bin/sh; R2BENCH is the program, OUT the step's folder, LAUNCH the words for
+                        ///< several hosts and for fewer nodes and NICs than the scenario has
   std::string needs;    ///< a command of /bin/sh that fails where the step makes no sense; empty: always
   std::string without;  ///< why it is left out then
   std::string send;     ///< what to send back, beside the step's log

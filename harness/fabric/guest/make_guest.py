@@ -92,17 +92,26 @@ def decompressed_kernel(image):
     offset, length = struct.unpack_from("<II", data, 0x248)
     start = 512 * ((data[0x1f1] or 4) + 1) + offset
     payload = data[start:start + length]
-    for magic, decompress in ((b"\xfd7zXZ\x00", lambda d: lzma.LZMADecompressor().decompress(d)),
-                              (b"\x1f\x8b\x08", lambda d: zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(d)),
-                              (b"\x28\xb5\x2f\xfd", zstd)):
+    if len(payload) < length:
+        raise Missing(f"the kernel in {image} is cut off: take the file again")
+    for magic, decompress in ((b"\xfd7zXZ\x00", lambda d: whole(lzma.LZMADecompressor(), d)),
+                              (b"\x1f\x8b\x08", lambda d: whole(zlib.decompressobj(zlib.MAX_WBITS | 16), d)), (b"\x28\xb5\x2f\xfd", zstd)):
         if payload.startswith(magic):
             try:
                 elf = decompress(payload)
-            except (lzma.LZMAError, zlib.error) as error:
+            except (EOFError, lzma.LZMAError, zlib.error) as error:
                 raise Missing(f"the kernel in {image} cannot be decompressed ({error}): is the file whole?") from error
             if elf.startswith(b"\x7fELF"):
                 return elf
     raise Missing(f"{image} holds no kernel compressed with xz, gzip or zstd")
+
+
+def whole(decompressor, data):
+    """What follows the stream is not its own."""
+    out = decompressor.decompress(data)
+    if not decompressor.eof:
+        raise EOFError("its end is missing")
+    return out
 
 
 def zstd(data):

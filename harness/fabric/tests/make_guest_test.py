@@ -52,7 +52,8 @@ class Kernel(unittest.TestCase):
 
     def test_what_is_no_kernel_is_said(self):
         for image in (b"", b"\x00" * 8192, bz_image(b"nothing of that kind"), bz_image(gzip.compress(b"no ELF file")),
-                      bz_image(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff\xff"), bz_image(lzma.compress(ELF)[:20] + b"\xff" * 64)):
+                      bz_image(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff\xff"), bz_image(lzma.compress(ELF)[:20] + b"\xff" * 64), bz_image(lzma.compress(ELF))[:-600], bz_image(lzma.compress(ELF)[:-20]),
+                      bz_image(gzip.compress(ELF)[:-8])):
             with self.assertRaises(make_guest.Missing) as caught:
                 self.found(image)
             self.assertIn("vmlinuz", str(caught.exception))
