@@ -20,7 +20,7 @@ import sys
 import inputs
 import style
 import tables
-from number_tables import FOUR_GPUS_SETS
+from numbers_of.transports import FOUR_GPUS_SETS
 
 COMMAND = "harness/workload/nccl/head_to_head.py --out head_to_head.jsonl"
 # Transport: label, colour, marker; in the order of tables and legends.
