@@ -328,6 +328,16 @@ uint32_t Sender::standing_still(Owned owned) {
   return sending_.standing_still(host);
 }
 
+uint32_t Sender::longest_work(uint32_t path, Owned owned) const {
+  ownership_.check(owned);
+  uint32_t bytes = 0;
+  for (const Request& request : requests_)
+    if (request.in_use && !sending_.ledger.done(request.message, false))
+      for (uint32_t i = 0; i < request.segments; ++i)
+        if (request.parts[i].path == path) bytes = std::max(bytes, request.parts[i].bytes);
+  return bytes;
+}
+
 Path* Sender::replay_on(const Request& request, Owned owned) const {
   const auto see = [&](const Path& path) {
     CarrierSight seen;
