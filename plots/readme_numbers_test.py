@@ -125,11 +125,18 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             tables.write(results, "faults", [row("port_down", 0.1, 10), row("port_down", 0.3, None, why), row("qp_error", 0.1, 10), row("qp_error", 0.1, None), row("blackhole", 5, None, why)])
-            down, broken, hole, _, note = bench.recovery_times(results).splitlines()[2:]
-            self.assertEqual(down, "| `port_down` | 2 | 0.100 | 0.300 | 10.0 | 10.0 | 10.0 | 2.00 |")
-            self.assertEqual(broken, "| `qp_error` | 2 | 0.100 | 0.100 | 10.0 | ∞ | ∞ | 2.00 |", "it never came")
-            self.assertEqual(hole, "| `blackhole` | 1 | 5.00 | 5.00 | – | – | – | 2.00 |")
+            tables.write(results, "runs", [{"set": "speed", "run": run, "verdict": verdict} for run, verdict in (("a", "pass"), ("b", "fail"), ("c", "unknown"))])
+            down, broken, hole, _, others, _, note = bench.recovery_times(results).splitlines()[2:]
+            self.assertEqual(down, "| `port_down` | 2 | 0.100 | 0.300 | 10.0 | 10.0 | 10.0 | 10.0 | 2.00 |")
+            self.assertEqual(broken, "| `qp_error` | 2 | 0.100 | 0.100 | 10.0 | ∞ | ∞ | ∞ | 2.00 |", "it never came")
+            self.assertEqual(hole, "| `blackhole` | 1 | 5.00 | 5.00 | – | – | – | – | 2.00 |")
+            self.assertEqual(others, "Of the 3 runs of this set, 2 did not pass: `b` (fail), `c` (unknown).")
             self.assertEqual(note, f"The recovery of 2 of these faults is left out: {why} (2).")
+
+    def test_a_fault_that_was_never_recovered_from_has_no_time(self):
+        with tempfile.TemporaryDirectory() as results:
+            tables.write(results, "runs", [{"set": "x", "run": "down", "mode": "migrate", "recover_max_ms": 2001, "unrecovered": unrecovered} for unrecovered in ("1", "0", None)])
+            self.assertEqual([line.split(" | ")[6] for line in bench.runs(results, "x").splitlines()[2:]], ["never", "2001", "2001"])
 
     def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
         generator = random.Random(1)

@@ -3,6 +3,7 @@
 
 import math
 import statistics
+import textwrap
 
 import inputs
 import tables
@@ -21,17 +22,27 @@ def recovery_times(results):
                 unknown[row["why_no_rate_before"]] = unknown.get(row["why_no_rate_before"], 0) + 1
         detect, recover = (sorted(float(row[column]) if row[column] else float("inf") for row in of) for column, of in (("detect_ms", faults), ("recover_ms", judged)))
         rows.append([f"`{kind}`", len(faults), *(short(quantile(detect, part)) for part in (0.5, 0.99)),
-                     *(short(quantile(recover, part)) if recover else "–" for part in (0.5, 0.9, 0.99)), short(max(float(row["floor_ms"]) for row in faults))])
-    table = markdown(["fault", "faults", "detected: p50 (ms)", "p99", "recovered: p50 (ms)", "p90", "p99", "floor (ms)"], rows)
+                     *(short(quantile(recover, part)) if recover else "–" for part in (0.5, 0.9, 0.99, 1)), short(max(float(row["floor_ms"]) for row in faults))])
+    table = markdown(["fault", "faults", "detected: p50 (ms)", "p99", "recovered: p50 (ms)", "p90", "p99", "most", "floor (ms)"], rows)
+    every = {(row["run"], row["verdict"]) for row in rows_of(results, "runs", "speed")}
+    others = sorted((run, verdict) for run, verdict in every if verdict != "pass")
+    if others:
+        named = ", ".join(f"`{run}` ({verdict})" for run, verdict in others)
+        table += "\n" + textwrap.fill(f"Of the {len(every)} runs of this set, {len(others)} did not pass: {named}.", 110) + "\n"
     if unknown:
         reasons = "; ".join(f"{why} ({count})" for why, count in sorted(unknown.items()))
         table += f"\nThe recovery of {sum(unknown.values())} of these faults is left out: {reasons}.\n"
     return table
 
 
+def recovered(row):
+    """The longest recovery. Of a fault that was never recovered from, the table has how long it was waited for."""
+    return "never" if int(row["unrecovered"] or 0) else short(row["recover_max_ms"])
+
+
 def runs(results, *sets):
     rows = [[f"`{row['run']}`", mode(row["mode"]), row["verdict"], row["outcome"] + (f" after {short(row['error_ms'])} ms" if row["error_ms"] else ""),
-             f"{row['sampled'] or 0}/{row['planned'] or 0}", short(row["detect_max_ms"]), short(row["recover_max_ms"]), short(row["floor_ms"]),
+             f"{row['sampled'] or 0}/{row['planned'] or 0}", short(row["detect_max_ms"]), recovered(row), short(row["floor_ms"]),
              short(row["retained"]) + ("\\*" if row["before_limited_by"] == "other" else ""), short(row["limit"])] for row in rows_of(results, "runs", *sets)]
     table = markdown(["scenario", "mode", "verdict", "job", "faults measured", "detected (ms, max)", "recovered (ms, max)", "floor (ms)", "retained", "limit"], rows)
     return table + ("\n\\* This is not the rate that the remaining NICs can carry: either the ports were not the limit before the\nfault, or the NIC was soon repaired.\n" if any(row[-2].endswith("*") for row in rows) else "")
