@@ -68,6 +68,9 @@ struct ProcessContext {
   }
   std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
   Unanswered unanswered;  ///< service thread only
+  /// By peer process: when data last moved on a channel whose control connection was broken, by the service
+  /// thread's clock; service thread only.
+  std::map<uint64_t, uint64_t> data_moved;
 
   FailureLog failure_log;  ///< service thread only
 

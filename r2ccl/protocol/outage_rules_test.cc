@@ -16,6 +16,7 @@ struct Network {
   bool sets_up = false, is_sender = true, asking = false, has_begun = true;
   Reach begins = Reach::kPending, comes_to = Reach::kPending;
   int connects = 0, closed = 0, asked = 0, begun_again = 0;
+  uint64_t moved = 0;
   std::string why;
   bool setting_up() const { return sets_up; }
   bool asks() const { return asking; }
@@ -24,6 +25,7 @@ struct Network {
   void close() { ++closed; }
   bool sender() const { return is_sender; }
   bool resumable() const { return has_begun; }
+  uint64_t data_moved() const { return moved; }
   void ask() {
     ++asked;
     asking = true;
@@ -206,6 +208,26 @@ TEST(Outage, a_network_without_a_word_gives_it_longer) {
   o.breaks({.silent = true});
   EXPECT_EQ(o.goes_on(60'000), (kBound + Outage::kSilencePatienceNs) / kMs + 10);
   EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS plus 9000 ms"), std::string::npos) << o.network.why;
+}
+
+TEST(Outage, while_data_moves_a_process_that_cannot_be_reached_lives) {
+  for (const bool silent : {false, true}) {
+    Lasting o;
+    o.network.begins = Reach::kBroken;
+    o.breaks({silent, false, false});
+    for (int i = 0; i < 20; ++i) {
+      o.network.moved = o.tick.alive;
+      EXPECT_EQ(o.goes_on(2900), 2900u);
+    }
+    EXPECT_EQ(o.goes_on(60'000), (kBound + (silent ? Outage::kSilencePatienceNs : 0)) / kMs - 2900 + 10)
+        << "since it last did";
+  }
+  Lasting o;  // … and one that can be reached
+  o.network.begins = o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(17'000);
+  o.network.moved = o.tick.alive;
+  EXPECT_EQ(o.goes_on(60'000), Outage::kReachedFactor * kBound / kMs + 10);
 }
 
 TEST(Outage, our_own_pause_makes_nobody_unreachable) {
