@@ -2,7 +2,6 @@
 // A control connection that breaks while both processes live: protocol/outage.h decides, from what is seen
 // here, what is done here.
 #include <algorithm>
-#include <utility>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -27,7 +26,7 @@ struct Channel::Reconnecting {
   void close() { c.reconnection_ = control::Descriptor(); }
   bool sender() const { return c.sender_; }
   bool resumable() const { return c.link_.resumable(); }
-  uint64_t data_moved() const { return c.context_.data_moved[c.peer_.process()]; }
+  uint64_t data_moved() const { return c.context_.data_moved.at(c.peer_.process()); }
   void ask() {
     c.link_.ask(control::Stream(std::move(c.reconnection_)), c.peer_.process(), c.peer_.channel());
   }
@@ -36,8 +35,7 @@ struct Channel::Reconnecting {
 };
 
 void Channel::step_outage(const Tick& tick) {
-  if (const uint64_t progress = activity_.progress(); std::exchange(moved_in_outage_, progress) != progress)
-    context_.data_moved[peer_.process()] = tick.alive;
+  context_.data_moved.look(peer_.process(), moved_in_outage_, activity_.progress(), tick.alive);
   Reconnecting host{*this};
   outage_.step(host, tick);
 }

@@ -131,6 +131,9 @@ struct Sender::Messages {
   bool kept(uint64_t message) const { return s.holds(request(message), message); }
   uint32_t segments(uint64_t message) const { return request(message).segments; }
   uint32_t path_of(uint64_t message, uint32_t segment) const { return request(message).parts[segment].path; }
+  uint32_t bytes_of(uint64_t message, uint32_t segment) const {
+    return request(message).parts[segment].bytes;
+  }
   bool carries(uint32_t path) const { return s.carrying(path) != nullptr; }
   static constexpr bool written(uint64_t, uint32_t) { return true; }
 };
@@ -330,12 +333,7 @@ uint32_t Sender::standing_still(Owned owned) {
 
 uint32_t Sender::longest_work(uint32_t path, Owned owned) const {
   ownership_.check(owned);
-  uint32_t bytes = 0;
-  for (const Request& request : requests_)
-    if (request.in_use && !sending_.ledger.done(request.message, false))
-      for (uint32_t i = 0; i < request.segments; ++i)
-        if (request.parts[i].path == path) bytes = std::max(bytes, request.parts[i].bytes);
-  return bytes;
+  return r2ccl::longest_work(sending_.ledger, Messages{*this}, path);
 }
 
 Path* Sender::replay_on(const Request& request, Owned owned) const {

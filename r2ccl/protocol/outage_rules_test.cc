@@ -3,6 +3,8 @@
 // ended.
 #include "r2ccl/protocol/outage.h"
 
+#include "r2ccl/protocol/data_moved.h"
+
 #include <gtest/gtest.h>
 
 namespace r2ccl {
@@ -228,6 +230,20 @@ TEST(Outage, while_data_moves_a_process_that_cannot_be_reached_lives) {
   o.goes_on(17'000);
   o.network.moved = o.tick.alive;
   EXPECT_EQ(o.goes_on(60'000), Outage::kReachedFactor * kBound / kMs + 10);
+}
+
+TEST(DataMoved, on_one_channel_speaks_for_all_to_that_process) {
+  DataMoved moved;
+  uint64_t one = 0, other = 0;
+  moved.look(7, one, 0, 1000);
+  EXPECT_EQ(moved.at(7), 0u);
+  moved.look(7, one, 5, 2000);
+  moved.look(7, other, 0, 3000);
+  moved.look(7, one, 5, 4000);
+  EXPECT_EQ(moved.at(7), 2000u);
+  moved.look(7, other, 1, 5000);
+  EXPECT_EQ(moved.at(7), 5000u);
+  EXPECT_EQ(moved.at(8), 0u);
 }
 
 TEST(Outage, our_own_pause_makes_nobody_unreachable) {

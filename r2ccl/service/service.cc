@@ -133,8 +133,8 @@ void Service::warn_of_shared_fate(const std::string& interface) const {
     if (topology::is_interface_of(interface, device.name()))
       R2_WARN(
           "NET/R2CCL: control connections use interface %s, which belongs to NIC %s: if that NIC fails as a "
-          "whole, traffic cannot move away from it. NCCL_SOCKET_IFNAME, or R2CC_SOCKET_IFNAME for this plugin "
-          "alone, chooses another interface",
+          "whole, traffic cannot move away from it. Set NCCL_SOCKET_IFNAME, or for this plugin alone "
+          "R2CC_SOCKET_IFNAME, to another interface",
           interface.c_str(), device.name().c_str());
 }
 
