@@ -301,6 +301,10 @@ struct ModeResult {
   }
 };
 
+/// Of what a mean over pairs of jobs is taken: of the logarithm of the ratio in each pair, and then put back,
+/// or of the ratios (results of older versions).
+enum class PairMean { kLogRatios, kRatios };
+
 /// 100·(time with / time without − 1) over interleaved pairs of jobs.
 struct Overhead {
   std::string mode;
@@ -315,6 +319,7 @@ struct Overhead {
   double cpu_mean_pct =
       0;  ///< the same for CPU time per byte: 100·(s/GB with / s/GB without − 1); below 0: less than without
   double cpu_upper95_pct = 0;
+  PairMean mean_of = PairMean::kLogRatios;
 };
 
 struct RunResult {

@@ -158,6 +158,7 @@ OrderedJson recovery_of(const ModeResult& mode) {
 OrderedJson overhead_of(const Overhead& overhead) {
   return {{"against", overhead.against},
           {"pairs", overhead.pairs},
+          {"mean_of", overhead.mean_of == PairMean::kLogRatios ? "log_ratios" : "ratios"},
           {"mean", overhead.mean_pct},
           {"upper95", number_or_null(overhead.upper95_pct)},
           {"busbw_loss_mean", overhead.loss_mean_pct},

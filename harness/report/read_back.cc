@@ -179,6 +179,8 @@ Overhead read_overhead(const std::string& mode, const Json& json) {
   overhead.mode = mode;
   overhead.against = json.at("against");
   overhead.pairs = json.at("pairs");
+  overhead.mean_of =
+      json.value("mean_of", "ratios") == "log_ratios" ? PairMean::kLogRatios : PairMean::kRatios;
   overhead.mean_pct = json.at("mean");
   overhead.upper95_pct = number_or(json, "upper95");
   overhead.loss_mean_pct = number_or(json, "busbw_loss_mean");
