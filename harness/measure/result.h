@@ -255,6 +255,9 @@ struct ModeResult {
   std::vector<FaultSample> faults;
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;
+  /// Of several jobs: in how many of them the fault was not seen; one that was cut short is not among them.
+  /// nullopt: there was one job, or the result is of an older version.
+  std::optional<size_t> jobs_without_fault;
   size_t faults_sampled = 0;
   std::map<std::string, size_t> faults_dropped;  ///< witnessed but not sampled: how many for which reason
   size_t faults_unrecovered = 0;  ///< sampled, but the rate never came back: recover_ms then holds how long

@@ -188,6 +188,7 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
       {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
       {"unrecovered", mode.faults_unrecovered}, {"recovered_after_heal", mode.faults_recovered_after_heal},
       {"rounds_at_end", mode.rounds_at_end},    {"rounds_not_fired", mode.rounds_not_fired}};
+  if (mode.jobs_without_fault) json["faults"]["jobs_without_fault"] = *mode.jobs_without_fault;
   return json;
 }
 

@@ -256,6 +256,7 @@ ModeResult mode_of(const Json& run) {
   const Json& faults = metrics.at("faults");
   mode.faults_planned = faults.at("planned");
   mode.faults_witnessed = faults.at("witnessed");
+  if (faults.contains("jobs_without_fault")) mode.jobs_without_fault = faults.at("jobs_without_fault");
   mode.faults_sampled = faults.at("sampled");
   const Json dropped = faults.value("dropped", Json::object());
   for (const auto& [why, count] : dropped.items()) mode.faults_dropped[why] = count.get<size_t>();
