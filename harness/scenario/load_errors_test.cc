@@ -124,5 +124,61 @@ TEST(RefusedModes, on_nccls_own_transport_are_baseline_and_expect_nothing_of_the
             std::string::npos);
 }
 
+std::string overlap(const std::string& faults) {
+  const std::string text =
+      file("fabric: {nodes: 2, nics_per_node: 4}\nworkload: {iters: 100}\nfaults: [" + faults + "]");
+  try {
+    parse_scenarios("x.yaml", text);
+  } catch (const ScenarioError& error) {
+    return error.problems().at(0).message;
+  }
+  return "";
+}
+
+TEST(Overlap, a_fault_whose_nics_are_taken_for_good_is_refused) {
+  EXPECT_EQ(overlap("{at: {iter: 20}, target: node1/nic0, kind: port_down}, "
+                    "{at: {iter: 30}, target: node1/nic0, kind: port_down}"),
+            "'port_down node1/nic0 #2' takes nothing that 'port_down node1/nic0' has not taken already, and "
+            "that one is never healed; say how long it lasts, such as 'for: 200 ms'");
+  for (const char* faults : {"{at: {iter: 20}, target: node1/nic0, kind: port_down}, "
+                             "{at: {iter: 20}, target: node1/nic0, kind: port_down}",
+                             "{at: {iter: 20}, target: 'node*/nic[0-1]', kind: port_down}, "
+                             "{at: {iter: 20}, target: node1/nic1, kind: port_down, for: 1 s}",
+                             "{at: {iter: 30}, target: node1/nic0, kind: port_down}, "
+                             "{at: {iter: 20}, target: node1/nic0, kind: port_down}",
+                             "{at: {wr: 30}, target: node1/nic0, kind: blackhole}, "
+                             "{on: migration_started, target: node1/nic0, kind: blackhole}",
+                             "{at: {time: 1 s}, target: node1/nic0, kind: port_down}, "
+                             "{at: {time: 2 s}, target: node1/nic0, kind: port_down, for: 1 s}",
+                             "{name: first, at: {iter: 20}, target: node1/nic0, kind: port_down}, "
+                             "{after: first, target: node1/nic0, kind: port_down, for: 1 s}"})
+    EXPECT_NE(overlap(faults).find("takes nothing that '"), std::string::npos) << faults;
+}
+
+TEST(Overlap, faults_that_change_something_beside_others_are_not) {
+  for (const char* faults :
+       {"{at: {iter: 20}, target: node1/nic0, kind: port_down, for: 100 ms}, "  // healed
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}, "  // before it
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down, for: 100 ms}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down}, "  // another NIC
+        "{on: migration_started, target: node1/nic1, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down}, "  // one NIC more
+        "{at: {iter: 30}, target: 'node1/nic*', kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: throttle, rate: 1 Mbit/s}, "  // another kind
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: blackhole}, "  // is also told
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down, events: false}, "  // is also told
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: throttle, rate: 100 Mbit/s}, "  // slower still
+        "{at: {iter: 30}, target: node1/nic0, kind: throttle, rate: 50 Mbit/s}",
+        "{at: {iter: 20}, target: node1/nic0, kind: qp_error}, "  // another queue pair
+        "{at: {iter: 20}, target: node1/nic0, kind: qp_error}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_flap, down: 10 ms, up: 10 ms, count: 2}, "  // ends
+        "{at: {iter: 30}, target: node1/nic0, kind: port_flap, down: 10 ms, up: 10 ms, count: 2}"})
+    EXPECT_EQ(overlap(faults), "") << faults;
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -37,6 +37,8 @@ void read_expectations(Document& document, const YAML::Node& node,
                        const std::vector<std::string>& file_labels, Scenario& scenario);
 /// What no section can see by itself.
 void check_whole(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of faults that could change nothing.
+void check_overlaps(Document& document, const Scenario& scenario);
 /// … of the engine nccl.
 void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario);
 /// … of those engines whose NCCL may take its own transport.
