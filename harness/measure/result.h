@@ -106,7 +106,7 @@ struct FaultSample {
   std::optional<double> detect_ms;  ///< t0 -> start of the fence that led to the migration
   std::optional<double>
       switch_ms;  ///< that -> every channel end that left the NIC has a path that carries it
-  std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
+  std::optional<double> migrate_ms;   ///< that -> the last affected stream has delivered on another path
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (README.md)
   bool recovered_after_heal = false;  ///< and that came only once the fault was healed
   std::optional<double> waited_ms;    ///< it never came, although it was waited for so long

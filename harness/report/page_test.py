@@ -82,7 +82,13 @@ class Page(unittest.TestCase):
         run["metrics"]["recovery"]["recover_ms"] = {"n": 1, "p50": 1000, "p95": 1000, "p99": 1000, "max": 1000}
         with open(os.path.join(lost, "result.json"), "w", encoding="utf-8") as file:
             json.dump(result, file)
-        for name, results in (("lost", [lost]), ("one", [RUN]), ("two", [RUN, NIC_DOWN]), ("evil", [evil])):
+        slow = os.path.join(cls.folder, "slow")  # the first recovery took 40 ms more by the wall clock
+        shutil.copytree(RUN, slow)
+        result = load(slow)
+        next(f for run in result["runs"] for f in run["faults"] if f["recovered_at_ms"] is not None)["recovered_at_ms"] += 40
+        with open(os.path.join(slow, "result.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        for name, results in (("lost", [lost]), ("slow", [slow]), ("one", [RUN]), ("two", [RUN, NIC_DOWN]), ("evil", [evil])):
             subprocess.run([R2BENCH, "report", *results, "-o", os.path.join(cls.folder, name + ".html")], check=True, capture_output=True)
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
@@ -213,6 +219,17 @@ class Page(unittest.TestCase):
         faults = [f for run in load(RUN)["runs"] for f in run["faults"] if f["sampled"] and None not in (f["detect_ms"], f["migrate_ms"], f["recover_ms"])]
         bars = self.all("svg.recovery rect[data-phase=detect]")
         self.assertEqual([float(bar.get_attribute("data-ms")) for bar in bars], [f["detect_ms"] for f in faults])
+        ramps = self.all("svg.recovery rect[data-phase=ramp]")
+        for ramp, f in zip(ramps, faults):
+            self.assertAlmostEqual(float(ramp.get_attribute("data-ms")), f["recovered_at_ms"] - f["migrated_at_ms"], places=6)
+
+    def test_ramp_is_wall_clock_time_though_recovery_is_open_time(self):
+        self.open("slow")  # between operations 40 ms passed in which nothing was open
+        fault = next(f for run in load(os.path.join(self.folder, "slow"))["runs"] for f in run["faults"] if f["recovered_at_ms"] is not None)
+        ramp = self.one("svg.recovery rect[data-phase=ramp]")
+        self.assertAlmostEqual(float(ramp.get_attribute("data-ms")), fault["recovered_at_ms"] - fault["migrated_at_ms"], places=6)
+        self.assertGreater(float(ramp.get_attribute("data-ms")), 39.9)
+        self.assertIn("wall-clock time", self.one("#recovery figcaption").text)
 
     def test_a_recovery_that_never_came_is_no_time(self):
         self.open("lost")
