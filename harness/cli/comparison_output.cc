@@ -34,11 +34,17 @@ void ThresholdOptions::add_to(CLI::App& command) {
   command
       .add_option("--alpha", alpha, "Probability of a false alarm, for all metrics together (default: 0.02)")
       ->check(CLI::Range(1e-9, 0.5));
+  command
+      .add_option("--may-differ", may_differ,
+                  "Setting, as in --set, by which the two sides are meant to differ, such as "
+                  "env.R2CC_FAILBACK_MS (default: fabric, workload, faults and env must be equal)")
+      ->allow_extra_args(false);
 }
 
 Thresholds ThresholdOptions::finished() const {
   Thresholds thresholds;
   thresholds.alpha = alpha;
+  thresholds.may_differ = {may_differ.begin(), may_differ.end()};
   for (const std::string& text : floors) {
     const size_t equals = text.find('=');
     char* end = nullptr;

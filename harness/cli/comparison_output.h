@@ -17,10 +17,11 @@ class App;
 
 namespace r2bench {
 
-/// `--floor metric=value` and `--alpha`.
+/// `--floor metric=value`, `--alpha` and `--may-differ setting`.
 struct ThresholdOptions {
   std::vector<std::string> floors;
   double alpha = Thresholds().alpha;
+  std::vector<std::string> may_differ;
 
   void add_to(CLI::App& command);
   /// Throws UsageError.

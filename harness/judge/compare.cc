@@ -71,9 +71,22 @@ void add_facts(const ModeSamples& before, const ModeSamples& after, std::vector<
     rows.push_back(fact(before, "correctness", Shift::kWorse, after.wrong.front()));
 }
 
-std::string differing_condition(const ModeSamples& before, const ModeSamples& after) {
+/// Whether the two sides are meant to differ in a condition. Those of `env` and of the faults are one each.
+bool may_differ(const std::string& condition, const std::set<std::string>& settings) {
+  return std::any_of(settings.begin(), settings.end(), [&](const std::string& setting) {
+    const std::string group = setting.substr(0, setting.find('.'));
+    if (condition == "env") return group == "env" || group == "modes";
+    if (condition == "plan" || condition == "faults") return group == "faults";
+    return condition == setting;
+  });
+}
+
+std::string differing_condition(const ModeSamples& before, const ModeSamples& after,
+                                const Thresholds& thresholds) {
   for (const auto& [key, value] : before.conditions) {
+    if (may_differ(key, thresholds.may_differ)) continue;
     const auto found = after.conditions.find(key);
+    if (found == after.conditions.end() && is_newer_condition(key)) continue;
     const std::string now = found == after.conditions.end() ? "not said" : found->second;
     if (now != value || value == "various") return key + " is " + value + " before and " + now + " now";
   }
@@ -203,7 +216,7 @@ class Comparing {
       result_.rows.push_back(fact(was, "outcome", Shift::kUnknown, "this mode was not run"));
       return;
     }
-    if (const std::string difference = differing_condition(was, *is); !difference.empty()) {
+    if (const std::string difference = differing_condition(was, *is, thresholds_); !difference.empty()) {
       result_.rows.push_back(fact(was, "conditions", Shift::kUnknown, "not comparable: " + difference));
       return;
     }

@@ -55,6 +55,35 @@ TEST(Compare, finds_a_shift_that_is_significant_and_larger_than_the_floor) {
   EXPECT_EQ(row(compare(later, before, {}), "recover_ms").change, Shift::kBetter);
 }
 
+TEST(Compare, what_differs_in_its_faults_or_its_environment_is_not_comparable) {
+  const auto with = [](std::map<std::string, std::string> conditions) {
+    SampleSet set = set_of("A", {recover({around(5, 24, 0.5, 1)})});
+    set.modes[0].conditions.merge(conditions);
+    return set;
+  };
+  const auto plain =
+      with({{"env", "none"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 1 Mbit/s)"}});
+  const auto tuned =
+      with({{"env", "A=1"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 1 Mbit/s)"}});
+  const auto faster =
+      with({{"env", "none"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 9 Mbit/s)"}});
+  EXPECT_EQ(row(compare(plain, tuned, {}), "conditions").why,
+            "not comparable: env is none before and A=1 now");
+  EXPECT_EQ(compare(plain, tuned, {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(plain, faster, {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(plain, plain, {}).change(), Shift::kSame);
+  Thresholds thresholds;
+  thresholds.may_differ = {"env.A"};
+  EXPECT_EQ(compare(plain, tuned, thresholds).change(), Shift::kSame);
+  EXPECT_EQ(compare(plain, faster, thresholds).change(), Shift::kUnknown);
+  thresholds.may_differ = {"faults.0.rate"};
+  EXPECT_EQ(compare(plain, faster, thresholds).change(), Shift::kSame);
+  EXPECT_EQ(compare(plain, tuned, thresholds).change(), Shift::kUnknown);
+  // An older side does not say them.
+  EXPECT_EQ(compare(with({}), tuned, {}).change(), Shift::kSame);
+  EXPECT_EQ(compare(tuned, with({}), {}).change(), Shift::kSame);
+}
+
 TEST(Compare, a_significant_shift_below_the_floor_is_no_failure) {
   // The baseline's runs differ by 3 ms among themselves: 1 ms more proves nothing.
   const auto before =

@@ -128,6 +128,12 @@ std::string wrong_of(const Json& run) {
   return text;
 }
 
+std::string listed(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const std::string& part : parts) all += (all.empty() ? "" : ", ") + part;
+  return all.empty() ? "none" : all;
+}
+
 std::map<std::string, std::string> conditions_of(const Json& result, const Json& run) {
   std::map<std::string, std::string> conditions = {{"evidence", result.at("evidence")},
                                                    {"r2cc_mode", run.at("r2cc_mode").dump()}};
@@ -143,9 +149,14 @@ std::map<std::string, std::string> conditions_of(const Json& result, const Json&
   for (const Json& fault : run.at("faults"))
     if (fault.at("repetition") == 0 && fault.at("strike") == 0)
       faults.push_back(fault.at("kind").get<std::string>() + " " + fault.at("target").get<std::string>());
-  std::string all;
-  for (const std::string& fault : faults) all += (all.empty() ? "" : ", ") + fault;
-  conditions["faults"] = all.empty() ? "none" : all;
+  conditions["faults"] = listed(faults);
+  if (result.contains("plan")) conditions["plan"] = listed(result.at("plan").get<std::vector<std::string>>());
+  if (run.contains("env")) {
+    std::vector<std::string> env;
+    for (const auto& [variable, value] : run.at("env").items())
+      env.push_back(variable + "=" + value.get<std::string>());
+    conditions["env"] = listed(env);
+  }
   return conditions;
 }
 
@@ -217,8 +228,9 @@ void SampleSet::add(const SampleSet& other) {
       continue;
     }
     for (const auto& [key, value] : theirs.conditions) {
-      auto& mine = ours->conditions[key];
-      if (mine != value) mine = "various";
+      const auto mine = ours->conditions.find(key);
+      if (mine != ours->conditions.end() && mine->second != value) mine->second = "various";
+      if (mine == ours->conditions.end() && !is_newer_condition(key)) ours->conditions[key] = "various";
     }
     ours->outcomes.insert(ours->outcomes.end(), theirs.outcomes.begin(), theirs.outcomes.end());
     ours->wrong.insert(ours->wrong.end(), theirs.wrong.begin(), theirs.wrong.end());
@@ -252,6 +264,8 @@ SampleSet SampleSet::beside(const SampleSet& reference) const {
   }
   return both;
 }
+
+bool is_newer_condition(const std::string& key) { return key == "plan" || key == "env"; }
 
 bool once_per_run(const std::string& metric) {
   const Metric* declared = metric_of(metric);

@@ -58,6 +58,9 @@ struct SampleSet {
 /// overhead_pct. Metrics that declare it (MetricInfo::compared) are taken by themselves.
 SampleSet samples_of_result(const nlohmann::json& result, const std::string& name);
 
+/// A condition that results and baselines of older versions do not say.
+bool is_newer_condition(const std::string& key);
+
 /// Has a metric of that name one sample in each run?
 bool once_per_run(const std::string& metric);
 

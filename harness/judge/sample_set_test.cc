@@ -29,6 +29,27 @@ TEST(SampleSet, takes_the_samples_of_each_fault) {
   EXPECT_EQ(mode->outcomes, std::vector<std::string>{"ok"});
 }
 
+TEST(SampleSet, faults_and_environment_are_conditions_where_the_result_says_them) {
+  Json result = sample_result("silent_port_down_10_faults");
+  const auto conditions = [&] {
+    return samples_of_result(result, "A").find("silent_port_down", "migrate")->conditions;
+  };
+  EXPECT_FALSE(conditions().contains("plan"));
+  EXPECT_FALSE(conditions().contains("env"));
+  result["plan"] = {"during iteration 5: throttle node1/nic0 (rate: 1 Mbit/s)",
+                    "after 1 s: blackhole node1/nic1"};
+  for (Json& run : result["runs"]) run["env"] = Json::object();
+  EXPECT_EQ(conditions().at("plan"),
+            "during iteration 5: throttle node1/nic0 (rate: 1 Mbit/s), after 1 s: blackhole node1/nic1");
+  EXPECT_EQ(conditions().at("env"), "none");
+  for (Json& run : result["runs"]) run["env"] = {{"R2CC_A", "1"}, {"R2CC_B", "2"}};
+  EXPECT_EQ(conditions().at("env"), "R2CC_A=1, R2CC_B=2");
+  // Beside an older run, which does not say them, they are not known.
+  SampleSet both = samples_of_result(sample_result("silent_port_down_10_faults"), "older");
+  both.add(samples_of_result(result, "A"));
+  EXPECT_FALSE(both.find("silent_port_down", "migrate")->conditions.contains("plan"));
+}
+
 TEST(SampleSet, takes_pairs_where_there_are_pairs) {
   const SampleSet set = samples_of_result(sample_result("no_fault_balance_40_pairs"), "A");
   const ModeSamples* mode = set.find("no_fault_balance", "balance");

@@ -9,6 +9,7 @@
 #include "harness/judge/fault_times.h"
 #include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
+#include "harness/scenario/plan_text.h"
 
 namespace r2bench {
 namespace {
@@ -262,6 +263,8 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   json["events"] = {{"written", mode.events.size()}, {"left_out", mode.events_left_out}};
   json["rounds"] = OrderedJson::array();
   for (const Counts& round : mode.rounds) json["rounds"].push_back(round);
+  if (const Mode* of_scenario = scenario.find_mode(mode.mode))
+    json["env"] = stated_environment(scenario, *of_scenario);
   json["settings"] = mode.settings;
   json["ranks"] = ranks_of(mode);
   if (!mode.hosts.empty()) json["hosts"] = hosts_of(mode);
@@ -344,6 +347,7 @@ OrderedJson to_json(const Report& report) {
   json["environment"] = result.environment;
   json["fabric"] = fabric_json(scenario.fabric);
   json["workload"] = workload_json(scenario.workload);
+  json["plan"] = plan_in_words(scenario);
   json["runs"] = OrderedJson::array();
   for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(scenario, result, mode));
   json["jobs"] = OrderedJson::array();
