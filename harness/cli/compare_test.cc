@@ -218,6 +218,19 @@ TEST_F(Gate, compares_results_and_folders_of_results) {
   EXPECT_EQ(call({"compare", "a", "b", "--floor", "x"}), 64);
 }
 
+TEST_F(Gate, a_baseline_without_samples_is_told_and_later_unknown) {
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet", "--out",
+                  "good"}),
+            0);
+  nlohmann::json result = nlohmann::json::parse(content("good/result.json"));
+  for (nlohmann::json& fault : result["runs"][0]["faults"]) fault["sampled"] = false;
+  std::ofstream("missed.json") << result;
+  EXPECT_EQ(call({"compare", "--save-baseline", "b.json", "missed.json"}), 0);
+  EXPECT_NE(err.str().find("b.json has no sample of nic_down, migrate, recover_ms"), std::string::npos)
+      << err.str();
+  EXPECT_EQ(call({"compare", "--baseline", "b.json", "good"}), 2) << out.str();
+}
+
 TEST_F(Gate, bad_input_is_64_and_names_the_file) {
   std::ofstream("foreign.json") << R"({"version": 3, "results": []})";
   std::ofstream("cut.json") << "{\n \"schema_version\": 2,\n \"runs\": [";

@@ -101,6 +101,12 @@ void write_baseline(const fs::path& file, const SampleSet& set) {
   if (error) throw OutputError(file.string() + ": " + error.message());
 }
 
+void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console) {
+  for (const std::string& metric : without_samples(set))
+    console.err << "r2bench: " << file << " has no sample of " << metric
+                << "; comparisons of it will be unknown\n";
+}
+
 void publish(const SampleComparison& comparison, const std::string& out, const Console& console) {
   console.out << comparison_text(comparison) << std::flush;
   if (!out.empty()) {

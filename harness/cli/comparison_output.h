@@ -34,6 +34,8 @@ SampleSet read_samples(const std::string& named);
 SampleSet read_baseline(const std::string& file);
 /// Writes a baseline as a whole or not at all. Throws OutputError.
 void write_baseline(const std::filesystem::path& file, const SampleSet& set);
+/// Says of which metrics the baseline has no sample: one that is measured later cannot be compared with it.
+void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console);
 
 /// Prints the table. Inside GitHub Actions (GITHUB_ACTIONS, GITHUB_STEP_SUMMARY) also the annotations, and
 /// the Markdown into the step's summary. `out`: folder for the files of comparison_files(), made where it is

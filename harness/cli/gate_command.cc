@@ -205,6 +205,7 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
     saved.add(now);
     write_baseline(arguments.save, saved);
     console.out << arguments.save << ": written\n";
+    warn_of_missing_samples(arguments.save, saved, console);
     for (const ComparisonRow& row : measurement.expectations())
       console.err << "r2bench: " << row.scenario << ": " << row.why << "\n";
     return measurement.expectations().empty() ? 0 : 2;

@@ -226,7 +226,6 @@ class Comparing {
 
   void compare_metric(const ModeSamples& was, const ModeSamples& is, const MetricSamples& metric) {
     const std::vector<double> values_before = metric.all();
-    if (values_before.empty()) return;  // the baseline never measured it
     ComparisonRow row = row_of(was, metric.name);
     row.unit = metric.unit;
     row.better = metric.better;
@@ -234,7 +233,8 @@ class Comparing {
     const std::vector<double> values_now = now ? now->all() : std::vector<double>();
     row.n_before = values_before.size();
     row.n_after = values_now.size();
-    row.before = quantile(values_before, 50);
+    if (row.n_before == 0 && row.n_after == 0) return;
+    if (!values_before.empty()) row.before = quantile(values_before, 50);
     if (!values_now.empty()) row.after = quantile(values_now, 50);
     if (std::min(row.n_before, row.n_after) < thresholds_.least_samples) return too_few(was, row);
     double better = 1;

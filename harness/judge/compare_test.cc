@@ -84,6 +84,21 @@ TEST(Compare, what_differs_in_its_faults_or_its_environment_is_not_comparable) {
   EXPECT_EQ(compare(tuned, with({}), {}).change(), Shift::kSame);
 }
 
+TEST(Compare, a_baseline_without_samples_of_a_metric_proves_nothing) {
+  const auto measured = set_of("B", {recover({around(500, 24, 0.5, 1)})});
+  for (const auto& runs : {std::vector<std::vector<double>>{{}}, {}}) {
+    const auto empty = set_of("A", {recover(runs)});
+    const SampleComparison comparison = compare(empty, measured, {});
+    EXPECT_EQ(row(comparison, "recover_ms").change, Shift::kUnknown);
+    EXPECT_EQ(row(comparison, "recover_ms").why,
+              "0 samples before, 24 now, and 8 are needed on each side; --repeats makes more");
+    EXPECT_FALSE(row(comparison, "recover_ms").before);
+    EXPECT_EQ(comparison.change(), Shift::kUnknown);
+    EXPECT_EQ(compare(measured, empty, {}).change(), Shift::kUnknown);
+    EXPECT_EQ(compare(empty, empty, {}).change(), Shift::kSame) << "neither measures it";
+  }
+}
+
 TEST(Compare, a_significant_shift_below_the_floor_is_no_failure) {
   // The baseline's runs differ by 3 ms among themselves: 1 ms more proves nothing.
   const auto before =

@@ -294,6 +294,14 @@ SampleSet samples_of_result(const Json& result, const std::string& name) {
   return set;
 }
 
+std::vector<std::string> without_samples(const SampleSet& set) {
+  std::vector<std::string> found;
+  for (const ModeSamples& mode : set.modes)
+    for (const MetricSamples& metric : mode.metrics)
+      if (metric.all().empty()) found.push_back(mode.scenario + ", " + mode.mode + ", " + metric.name);
+  return found;
+}
+
 nlohmann::ordered_json to_baseline(const SampleSet& set) {
   nlohmann::ordered_json json;
   json["baseline_version"] = kBaselineVersion;

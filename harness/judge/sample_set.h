@@ -64,6 +64,9 @@ bool is_newer_condition(const std::string& key);
 /// Has a metric of that name one sample in each run?
 bool once_per_run(const std::string& metric);
 
+/// "scenario, mode, metric" of each metric that a set could have samples of, and has none.
+std::vector<std::string> without_samples(const SampleSet& set);
+
 /// The baseline file: samples, run by run, so that each later comparison can test against all of them.
 inline constexpr int kBaselineVersion = 1;
 nlohmann::ordered_json to_baseline(const SampleSet& set);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,6 +49,15 @@ TEST(SampleSet, faults_and_environment_are_conditions_where_the_result_says_them
   SampleSet both = samples_of_result(sample_result("silent_port_down_10_faults"), "older");
   both.add(samples_of_result(result, "A"));
   EXPECT_FALSE(both.find("silent_port_down", "migrate")->conditions.contains("plan"));
+}
+
+TEST(SampleSet, says_which_metrics_have_no_samples) {
+  Json result = sample_result("silent_port_down_10_faults");
+  EXPECT_EQ(without_samples(samples_of_result(result, "A")), std::vector<std::string>{});
+  for (Json& run : result["runs"])
+    for (Json& fault : run["faults"]) fault["sampled"] = false;
+  const std::vector<std::string> found = without_samples(samples_of_result(result, "A"));
+  EXPECT_NE(std::find(found.begin(), found.end(), "silent_port_down, migrate, recover_ms"), found.end());
 }
 
 TEST(SampleSet, takes_pairs_where_there_are_pairs) {
