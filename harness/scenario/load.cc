@@ -64,6 +64,28 @@ struct Axis {
   size_t values = 0;
 };
 
+/// "16 MiB" -> "16MiB": fit for a directory name.
+std::string file_name_part(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-') result += c;
+  }
+  return result;
+}
+
+/// What tells the scenarios of the cells apart is their names: of folders, of baselines.
+void check_names(Document& document, const YAML::Node& values, const std::string& path) {
+  std::map<std::string, std::string> seen;  // by part of the name
+  for (const auto& value : values) {
+    if (!value.IsScalar()) continue;
+    const auto [other, added] = seen.try_emplace(file_name_part(value.Scalar()), value.Scalar());
+    if (!added)
+      document.report(value, "'" + value.Scalar() + "' of '" + path + "' gives its scenario the name that '" +
+                                 other->second + "' gives, '…-" + other->first +
+                                 "'; values must differ in letters, digits, '.' or '-'");
+  }
+}
+
 std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
   std::vector<Axis> axes;
   const YAML::Node matrix = std::as_const(root)["matrix"];
@@ -90,9 +112,14 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
                       "'" + path + "' must be a list of values, but is " + kind_of(entry.second));
       continue;
     }
+    if (std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.path == path; })) {
+      document.report(entry.first, "'" + path + "' is given twice in 'matrix'");
+      continue;
+    }
     for (const auto& value : entry.second) {
       if (!value.IsScalar()) document.report(value, "a value of the matrix must be a single value");
     }
+    check_names(document, entry.second, path);
     axes.push_back({path, entry.second.size()});
     cells *= entry.second.size();
     if (cells > kMaxCells) {
@@ -101,15 +128,6 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
     }
   }
   return axes;
-}
-
-/// "16 MiB" -> "16MiB": fit for a directory name.
-std::string file_name_part(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-') result += c;
-  }
-  return result;
 }
 
 void apply_sets(Document& document, YAML::Node root, const LoadOptions& options) {
@@ -210,6 +228,11 @@ std::vector<Scenario> parse_scenarios(const std::string& file, const std::string
   for (size_t cell = 0; cell < cells; ++cell) {
     Document document(file, text);
     scenarios.push_back(read_cell(document, file, text, axes, cell, options));
+    const bool known = std::any_of(scenarios.begin(), scenarios.end() - 1, [&](const Scenario& other) {
+      return other.name == scenarios.back().name;
+    });
+    if (known && document.ok())
+      document.report_line(0, 0, "two scenarios of the matrix have the name '" + scenarios.back().name + "'");
     add_new(problems, document.problems());
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));

@@ -124,6 +124,25 @@ TEST(RefusedModes, on_nccls_own_transport_are_baseline_and_expect_nothing_of_the
             std::string::npos);
 }
 
+TEST(LoadErrors, the_scenarios_of_a_matrix_have_different_names) {
+  const auto why = [](const std::string& matrix) {
+    const std::vector<Problem> problems = problems_of(file("matrix: {" + matrix + "}"));
+    EXPECT_EQ(problems.size(), 1u) << ScenarioError(problems).what();
+    return to_string(problems.at(0));
+  };
+  EXPECT_NE(why("workload.bytes: [1 MiB], workload.bytes: [2 MiB, 3 MiB]")
+                .find("x.yaml:3:35: 'workload.bytes' is given twice in 'matrix'"),
+            std::string::npos)
+      << why("workload.bytes: [1 MiB], workload.bytes: [2 MiB, 3 MiB]");
+  EXPECT_NE(
+      why("workload.bytes: [1 MiB, 1MiB]")
+          .find("x.yaml:3:34: '1MiB' of 'workload.bytes' gives its scenario the name that '1 MiB' gives"),
+      std::string::npos);
+  EXPECT_NE(why("workload.plugin: ['a*', 'a']").find("'a' of 'workload.plugin' gives"), std::string::npos);
+  // Across keys: 1-2 and 3 as 1 and 2-3.
+  EXPECT_NE(why("env.A: [1, 1-2], env.B: [3, 2-3]").find("have the name 'x-1-2-3'"), std::string::npos);
+}
+
 std::string overlap(const std::string& faults) {
   const std::string text =
       file("fabric: {nodes: 2, nics_per_node: 4}\nworkload: {iters: 100}\nfaults: [" + faults + "]");
