@@ -124,6 +124,36 @@ TEST(RefusedModes, on_nccls_own_transport_are_baseline_and_expect_nothing_of_the
             std::string::npos);
 }
 
+TEST(LoadErrors, what_follows_the_first_document_is_refused) {
+  const std::string one = file("fabric: {nodes: 2}");
+  const std::vector<Problem> problems = problems_of(one + "---\nversion: 1\nfabrik: {nodes: 9}\n");
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].line, 4);
+  EXPECT_EQ(
+      problems[0].message,
+      "the scenario ends before this, and the rest of the file would be ignored; write a second document "
+      "into a file of its own");
+  for (const char* rest : {"---\n---\nversion: 1\n", "]\n", "}\n", "...\nversion: 1\n"})
+    EXPECT_EQ(problems_of(one + rest).size(), 1u) << rest;
+  EXPECT_EQ(parse_scenarios("x.yaml", "---\n" + one + "...\n").size(), 1u);
+  EXPECT_EQ(parse_scenarios("x.yaml", one + "---\n").size(), 1u) << "an empty one says nothing";
+}
+
+TEST(LoadErrors, a_label_is_a_name) {
+  for (const char* label : {"\"a\\nb\"", "\"a\\x01\"", "..", "\"<b>x|&y`\"", "all", "\"\"", "a/b", "ä"}) {
+    const std::vector<Problem> problems =
+        problems_of(std::string("version: 1\nmodes: [{mode: migrate, label: ") + label + "}]\n");
+    ASSERT_EQ(problems.size(), 1u) << label;
+    EXPECT_NE(problems[0].message.find("is no good label; use one word of letters, digits"),
+              std::string::npos)
+        << problems[0].message;
+  }
+  EXPECT_EQ(parse_scenarios("x.yaml", "version: 1\nmodes: [{mode: migrate, label: v1.2_no-ack}]\n")[0]
+                .modes[0]
+                .label,
+            "v1.2_no-ack");
+}
+
 TEST(LoadErrors, the_scenarios_of_a_matrix_have_different_names) {
   const auto why = [](const std::string& matrix) {
     const std::vector<Problem> problems = problems_of(file("matrix: {" + matrix + "}"));

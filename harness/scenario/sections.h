@@ -16,6 +16,11 @@ namespace r2bench {
 Scenario read_sections(Document& document, const YAML::Node& root, const std::string& default_name,
                        const LoadOptions& options);
 
+/// Of a scenario or a mode: names of folders and log files, and cells of tables. kNameRule says it.
+bool good_name(const std::string& text);
+inline constexpr char kNameRule[] =
+    "letters, digits, '_', '-' and '.', at most 64 of them, and start with a letter or digit";
+
 void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric);
 /// `nics_are_given`: the file says how many NICs a node has; else a preset does.
 void read_topology(Document& document, const YAML::Node& node, bool nics_are_given, Fabric& fabric);
