@@ -134,6 +134,11 @@ std::string listed(const std::vector<std::string>& parts) {
   return all.empty() ? "none" : all;
 }
 
+/// What a command decides by itself; older results had defaults there.
+bool of_an_operation(const std::string& condition) {
+  return condition == "workload.op" || condition == "workload.dtype" || condition == "workload.bytes";
+}
+
 std::map<std::string, std::string> conditions_of(const Json& result, const Json& run) {
   std::map<std::string, std::string> conditions = {{"evidence", result.at("evidence")},
                                                    {"r2cc_mode", run.at("r2cc_mode").dump()}};
@@ -142,6 +147,7 @@ std::map<std::string, std::string> conditions_of(const Json& result, const Json&
       const std::string name = std::string(part) + "." + key;
       // How long a job was changes how many samples there are, and the plugin is what is compared.
       if (name == "workload.iters" || name == "workload.warmup" || name == "workload.plugin") continue;
+      if (result.at("workload").at("engine") == "exec" && of_an_operation(name)) continue;
       conditions[name] = value.is_string() ? value.get<std::string>() : value.dump();
     }
   for (const auto& [key, value] : result.at("matrix").items()) conditions["matrix." + key] = value;
@@ -342,6 +348,9 @@ SampleSet samples_of_baseline(const Json& baseline, const std::string& name) {
       entry.at("scenario").get_to(mode.scenario);
       entry.at("mode").get_to(mode.mode);
       entry.at("conditions").get_to(mode.conditions);
+      if (mode.conditions["workload.engine"] == "exec")
+        std::erase_if(mode.conditions,
+                      [](const auto& condition) { return of_an_operation(condition.first); });
       entry.at("outcomes").get_to(mode.outcomes);
       for (const Json& m : entry.at("metrics")) {
         MetricSamples metric;

@@ -51,6 +51,21 @@ TEST(SampleSet, faults_and_environment_are_conditions_where_the_result_says_them
   EXPECT_FALSE(both.find("silent_port_down", "migrate")->conditions.contains("plan"));
 }
 
+TEST(SampleSet, a_command_has_no_operation) {
+  Json result = sample_result("silent_port_down_10_faults");
+  Json& work = result["workload"];
+  work["engine"] = "exec";
+  work["command"] = {"true"};
+  const SampleSet older = samples_of_result(result, "older");
+  work["op"] = work["dtype"] = work["bytes"] = nullptr;
+  const SampleSet now = samples_of_result(result, "now");
+  EXPECT_EQ(older.modes.at(0).conditions, now.modes.at(0).conditions);
+  EXPECT_FALSE(now.modes.at(0).conditions.contains("workload.op"));
+  Json baseline = to_baseline(now);
+  baseline["modes"][0]["conditions"]["workload.bytes"] = "16777216";
+  EXPECT_EQ(samples_of_baseline(baseline, "b").modes.at(0).conditions, now.modes.at(0).conditions);
+}
+
 TEST(SampleSet, says_which_metrics_have_no_samples) {
   Json result = sample_result("silent_port_down_10_faults");
   EXPECT_EQ(without_samples(samples_of_result(result, "A")), std::vector<std::string>{});

@@ -318,7 +318,10 @@ OrderedJson workload_json(const Workload& work) {
   OrderedJson json = {{"engine", name(work.engine)}, {"op", name(work.op)},   {"dtype", name(work.dtype)},
                       {"bytes", work.bytes},         {"iters", work.iters},   {"warmup", work.warmup},
                       {"channels", work.channels},   {"verify", work.verify}, {"plugin", work.plugin}};
-  if (work.engine == Engine::kExec) json["command"] = work.exec.arguments;
+  if (work.engine == Engine::kExec) {
+    json["op"] = json["dtype"] = json["bytes"] = nullptr;  // the command knows
+    json["command"] = work.exec.arguments;
+  }
   return json;
 }
 

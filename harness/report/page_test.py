@@ -88,7 +88,13 @@ class Page(unittest.TestCase):
         next(f for run in result["runs"] for f in run["faults"] if f["recovered_at_ms"] is not None)["recovered_at_ms"] += 40
         with open(os.path.join(slow, "result.json"), "w", encoding="utf-8") as file:
             json.dump(result, file)
-        for name, results in (("lost", [lost]), ("slow", [slow]), ("one", [RUN]), ("two", [RUN, NIC_DOWN]), ("evil", [evil])):
+        command = os.path.join(cls.folder, "command")
+        shutil.copytree(RUN, command)
+        result = load(command)
+        result["workload"].update(engine="exec", op=None, dtype=None, bytes=None, command=["all_reduce_perf", "-b", "8"])
+        with open(os.path.join(command, "result.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        for name, results in (("command", [command]), ("lost", [lost]), ("slow", [slow]), ("one", [RUN]), ("two", [RUN, NIC_DOWN]), ("evil", [evil])):
             subprocess.run([R2BENCH, "report", *results, "-o", os.path.join(cls.folder, name + ".html")], check=True, capture_output=True)
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
@@ -230,6 +236,11 @@ class Page(unittest.TestCase):
         self.assertAlmostEqual(float(ramp.get_attribute("data-ms")), fault["recovered_at_ms"] - fault["migrated_at_ms"], places=6)
         self.assertGreater(float(ramp.get_attribute("data-ms")), 39.9)
         self.assertIn("wall-clock time", self.one("#recovery figcaption").text)
+
+    def test_of_a_command_the_page_names_the_command(self):
+        self.open("command")
+        self.assertIn("command: all_reduce_perf -b 8, ", self.one(".verdict").text)
+        self.assertNotIn("MiB", self.one(".verdict").text)
 
     def test_a_recovery_that_never_came_is_no_time(self):
         self.open("lost")

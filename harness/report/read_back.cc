@@ -210,9 +210,7 @@ std::optional<Scenario> scenario_of(const Json& result) {
   const Json &fabric = result.at("fabric"), &work = result.at("workload");
   const auto kind = named(fabric.at("kind"), FabricKind::kNone);
   const auto engine = named(work.at("engine"), Engine::kExec);
-  const auto op = named(work.at("op"), Operation::kAllToAll);
-  const auto dtype = named(work.at("dtype"), DataType::kFloat8e5m2);
-  if (!kind || !engine || !op || !dtype) return std::nullopt;
+  if (!kind || !engine) return std::nullopt;
   Scenario scenario;
   scenario.fabric.kind = *kind;
   scenario.fabric.nodes = fabric.at("nodes");
@@ -221,9 +219,14 @@ std::optional<Scenario> scenario_of(const Json& result) {
   scenario.fabric.nic_rate_bits_per_s = fabric.at("nic_rate_bits_per_s");
   Workload& workload = scenario.workload;
   workload.engine = *engine;
-  workload.op = *op;
-  workload.dtype = *dtype;
-  workload.bytes = work.at("bytes");
+  if (*engine != Engine::kExec) {  // a command decides by itself what it does
+    const auto op = named(work.at("op"), Operation::kAllToAll);
+    const auto dtype = named(work.at("dtype"), DataType::kFloat8e5m2);
+    if (!op || !dtype) return std::nullopt;
+    workload.op = *op;
+    workload.dtype = *dtype;
+    workload.bytes = work.at("bytes");
+  }
   workload.iters = work.at("iters");
   workload.warmup = work.at("warmup");
   workload.channels = work.at("channels");

@@ -53,11 +53,12 @@ function verdict(article, { result }) {
   const fabric = result.fabric, work = result.workload;
   const isLimited = fabric.kind === "vhca" || fabric.kind === "rxe";  // the devices of verbs have a rate of their own
   const rate = isLimited && fabric.nic_rate_bits_per_s > 0 ? ` of ${fabric.nic_rate_bits_per_s / 1e9} Gbit/s` : "";
+  const job = work.engine === "exec" ? `command: ${(work.command || []).join(" ")}` : `${work.op} of ${work.bytes / 2 ** 20} MiB ${work.dtype}`;
   const held = result.expectations.filter((e) => e.ok === true).length;
   const box = node("div", { class: `verdict ${result.verdict}` },
     node("strong", { class: "word" }, result.verdict), " ", node("span", { class: "evidence" }, `evidence: ${result.evidence} (${fabric.kind})`),
     node("p", { class: "scenario" }, result.scenario), node("p", {}, result.description),
-    node("p", {}, `${work.op} of ${work.bytes / 2 ** 20} MiB ${work.dtype}, ${fabric.nodes} nodes × ${fabric.nics_per_node} NICs${rate}; seed ${result.seed}; ${result.started_at}`),
+    node("p", {}, `${job}, ${fabric.nodes} nodes × ${fabric.nics_per_node} NICs${rate}; seed ${result.seed}; ${result.started_at}`),
     node("p", {}, `${held} of ${result.expectations.length} expectations hold`));
   for (const doubt of result.doubts) box.append(node("p", { class: "unsure" }, `Doubt: ${doubt}`));
   if (result.cancelled) box.append(node("p", { class: "unsure" }, "The run was cut short."));
