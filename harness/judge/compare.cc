@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/measure/result.h"
+
 namespace r2bench {
 namespace {
 
@@ -59,12 +61,18 @@ ComparisonRow fact(const ModeSamples& mode, const std::string& metric, Shift cha
 /// What is no matter of statistics: one wrong element is one too many.
 void add_facts(const ModeSamples& before, const ModeSamples& after, std::vector<ComparisonRow>& rows) {
   const std::string was = one_word(before.outcomes), is = one_word(after.outcomes);
-  const bool worse =
-      is != was && std::any_of(after.outcomes.begin(), after.outcomes.end(), [&](const auto& o) {
-        return std::find(before.outcomes.begin(), before.outcomes.end(), o) == before.outcomes.end();
-      });
-  rows.push_back(
-      fact(before, "outcome", worse ? Shift::kWorse : Shift::kSame, was + " before, " + is + " now"));
+  const std::string cancelled = name(Outcome::kCancelled);
+  const bool cut_short =
+      std::find(after.outcomes.begin(), after.outcomes.end(), cancelled) != after.outcomes.end();
+  const bool worse = std::any_of(after.outcomes.begin(), after.outcomes.end(), [&](const auto& o) {
+    return o != cancelled &&
+           std::find(before.outcomes.begin(), before.outcomes.end(), o) == before.outcomes.end();
+  });
+  rows.push_back(fact(before, "outcome",
+                      worse       ? Shift::kWorse
+                      : cut_short ? Shift::kUnknown
+                                  : Shift::kSame,
+                      was + " before, " + is + " now" + (cut_short ? ": it was cut short" : "")));
   if (after.wrong.empty())
     rows.push_back(fact(before, "correctness", Shift::kSame, "exact"));
   else

@@ -99,6 +99,19 @@ TEST(Compare, a_baseline_without_samples_of_a_metric_proves_nothing) {
   }
 }
 
+TEST(Compare, a_run_that_was_cut_short_is_unknown_not_worse) {
+  const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
+  auto after = set_of("B", {recover({around(5, 24, 0.5, 2)})});
+  after.modes[0].outcomes = {"ok", "cancelled"};
+  EXPECT_EQ(row(compare(before, after, {}), "outcome").change, Shift::kUnknown);
+  EXPECT_EQ(row(compare(before, after, {}), "outcome").why, "ok before, various now: it was cut short");
+  EXPECT_EQ(compare(before, after, {}).change(), Shift::kUnknown);
+  after.modes[0].outcomes = {"error", "cancelled"};
+  EXPECT_EQ(row(compare(before, after, {}), "outcome").change, Shift::kWorse);
+  after.modes[0].outcomes = {"ok"};
+  EXPECT_EQ(compare(before, after, {}).change(), Shift::kSame);
+}
+
 TEST(Compare, a_significant_shift_below_the_floor_is_no_failure) {
   // The baseline's runs differ by 3 ms among themselves: 1 ms more proves nothing.
   const auto before =
