@@ -78,7 +78,7 @@ SampleSet read_samples(const std::string& named) {
   }
   SampleSet all;
   for (const fs::path& file : files)
-    all.add(samples_of_result(read_result_file(file, schema), file.string()));
+    all.add(reading(file, [&] { return samples_of_result(read_result_file(file, schema), file.string()); }));
   all.name = named;
   return all;
 }

@@ -256,6 +256,13 @@ TEST_F(Consistency, rates_of_the_ports_follow_from_the_fabric) {
             "migrate: throughput.ports_gbps is 80.0, but 8.0 follows from the fabric\n");
 }
 
+TEST_F(Consistency, counts_of_balance_may_be_missing) {
+  json = judged_json(sample_scenario(), sample_result_with_dropped_faults());
+  ASSERT_FALSE(json["runs"][1]["rounds"].empty());
+  json["runs"][1]["metrics"].erase("balance");
+  EXPECT_EQ(said(), "");
+}
+
 TEST_F(Consistency, a_round_has_the_limit_and_the_rate_before_of_its_last_fault) {
   EXPECT_NE(said_with("/metrics/throughput/limit", 0.25)
                 .find("throughput.limit is 0.25, but 0.5 follows from the last faults of its rounds"),
