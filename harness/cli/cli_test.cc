@@ -366,6 +366,42 @@ TEST_F(Program, validate_finds_an_event_log_beside_it_that_was_cut_off) {
   EXPECT_NE(err.str().find("events.jsonl: was cut off, it holds 0 of "), std::string::npos) << err.str();
 }
 
+TEST_F(Program, damaged_files_are_64_and_named) {
+  const auto json_of = [](const std::string& file) {
+    std::ifstream stream(file);
+    return nlohmann::json::parse(stream);
+  };
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
+  const nlohmann::json result = json_of("result/result.json"), timeline = json_of("result/timeline.json");
+  nlohmann::json edited = result;
+  edited["workload"]["op"] = nullptr;  // only a command has none
+  std::ofstream("edited.json") << edited;
+  EXPECT_EQ(call({"validate", "edited.json"}), 64);
+  EXPECT_NE(err.str().find("edited.json: is damaged ("), std::string::npos) << err.str();
+
+  ASSERT_EQ(call({"trace", "result"}), 0) << err.str();
+  for (const char* place : {"/modes/1/total", "/modes/1/total/time_ms", "/modes/1/mode"}) {
+    nlohmann::json wrong = timeline;
+    wrong[nlohmann::json::json_pointer(place)] =
+        place == std::string("/modes/1/total/time_ms") ? nlohmann::json{"", "", ""} : nlohmann::json(7);
+    std::ofstream("result/timeline.json") << wrong;
+    EXPECT_EQ(call({"trace", "result"}), 64) << place;
+    EXPECT_NE(err.str().find("result: is damaged ("), std::string::npos) << err.str();
+  }
+  std::ofstream("result/timeline.json") << timeline;
+  std::ifstream stream("result/events.jsonl");
+  std::string first, rest, line;
+  std::getline(stream, first);
+  while (std::getline(stream, line)) rest += line + "\n";
+  for (const char* key : {"nic", "channel"}) {
+    nlohmann::json event = nlohmann::json::parse(first);
+    event[key] = true;
+    std::ofstream("result/events.jsonl") << event << "\n" << rest;
+    EXPECT_EQ(call({"trace", "result"}), 64) << key;
+    EXPECT_NE(err.str().find("result: is damaged ("), std::string::npos) << err.str();
+  }
+}
+
 TEST_F(Program, validate_finds_an_expectation_that_was_deleted) {
   ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
   std::ifstream file("result/result.json");

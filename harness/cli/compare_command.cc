@@ -83,6 +83,7 @@ int compare_command(const CompareArguments& arguments, const Console& console) {
   if (!arguments.save.empty()) {
     write_baseline(arguments.save, now);
     console.out << arguments.save << ": written, of " << now.name << "\n";
+    warn_of_missing_samples(arguments.save, now, console);
     if (arguments.baseline.empty() && arguments.results.size() == 1) return 0;
   }
   const SampleSet before = arguments.baseline.empty() ? read_samples(arguments.results.front())

@@ -133,6 +133,24 @@ TEST_F(Gate, runs_a_reference_by_turns) {
       << out.str() << err.str();
 }
 
+TEST_F(Gate, a_reference_and_a_comparison_may_differ_in_their_environment_where_it_is_said) {
+  EXPECT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--reference",
+                  "env.R2CC_FAILBACK_MS=5", "--quiet"}),
+            0)
+      << out.str() << err.str();
+  for (const char* setting : {"env.R2CC_FAILBACK_MS=5", "env.R2CC_FAILBACK_MS=6"})
+    ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet",
+                    "--set", setting, "--out", setting}),
+              0);
+  EXPECT_EQ(call({"compare", "env.R2CC_FAILBACK_MS=5", "env.R2CC_FAILBACK_MS=6"}), 2) << out.str();
+  EXPECT_NE(out.str().find("env is R2CC_FAILBACK_MS=5 before and R2CC_FAILBACK_MS=6 now"), std::string::npos)
+      << out.str();
+  EXPECT_EQ(call({"compare", "env.R2CC_FAILBACK_MS=5", "env.R2CC_FAILBACK_MS=6", "--may-differ",
+                  "env.R2CC_FAILBACK_MS"}),
+            0)
+      << out.str();
+}
+
 TEST_F(Gate, what_cannot_be_told_is_unknown) {
   ASSERT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--save-baseline", "b.json",
                   "--quiet"}),
@@ -198,6 +216,19 @@ TEST_F(Gate, compares_results_and_folders_of_results) {
   EXPECT_EQ(call({"compare", "a"}), 64);
   EXPECT_EQ(call({"compare", "a", "b", "slow"}), 64);
   EXPECT_EQ(call({"compare", "a", "b", "--floor", "x"}), 64);
+}
+
+TEST_F(Gate, a_baseline_without_samples_is_told_and_later_unknown) {
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet", "--out",
+                  "good"}),
+            0);
+  nlohmann::json result = nlohmann::json::parse(content("good/result.json"));
+  for (nlohmann::json& fault : result["runs"][0]["faults"]) fault["sampled"] = false;
+  std::ofstream("missed.json") << result;
+  EXPECT_EQ(call({"compare", "--save-baseline", "b.json", "missed.json"}), 0);
+  EXPECT_NE(err.str().find("b.json has no sample of nic_down, migrate, recover_ms"), std::string::npos)
+      << err.str();
+  EXPECT_EQ(call({"compare", "--baseline", "b.json", "good"}), 2) << out.str();
 }
 
 TEST_F(Gate, bad_input_is_64_and_names_the_file) {

@@ -34,11 +34,17 @@ void ThresholdOptions::add_to(CLI::App& command) {
   command
       .add_option("--alpha", alpha, "Probability of a false alarm, for all metrics together (default: 0.02)")
       ->check(CLI::Range(1e-9, 0.5));
+  command
+      .add_option("--may-differ", may_differ,
+                  "Setting, as in --set, by which the two sides are meant to differ, such as "
+                  "env.R2CC_FAILBACK_MS (default: fabric, workload, faults and env must be equal)")
+      ->allow_extra_args(false);
 }
 
 Thresholds ThresholdOptions::finished() const {
   Thresholds thresholds;
   thresholds.alpha = alpha;
+  thresholds.may_differ = {may_differ.begin(), may_differ.end()};
   for (const std::string& text : floors) {
     const size_t equals = text.find('=');
     char* end = nullptr;
@@ -72,7 +78,7 @@ SampleSet read_samples(const std::string& named) {
   }
   SampleSet all;
   for (const fs::path& file : files)
-    all.add(samples_of_result(read_result_file(file, schema), file.string()));
+    all.add(reading(file, [&] { return samples_of_result(read_result_file(file, schema), file.string()); }));
   all.name = named;
   return all;
 }
@@ -93,6 +99,12 @@ void write_baseline(const fs::path& file, const SampleSet& set) {
   std::error_code error;
   fs::rename(beside, file, error);
   if (error) throw OutputError(file.string() + ": " + error.message());
+}
+
+void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console) {
+  for (const std::string& metric : without_samples(set))
+    console.err << "r2bench: " << file << " has no sample of " << metric
+                << "; comparisons of it will be unknown\n";
 }
 
 void publish(const SampleComparison& comparison, const std::string& out, const Console& console) {

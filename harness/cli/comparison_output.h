@@ -17,10 +17,11 @@ class App;
 
 namespace r2bench {
 
-/// `--floor metric=value` and `--alpha`.
+/// `--floor metric=value`, `--alpha` and `--may-differ setting`.
 struct ThresholdOptions {
   std::vector<std::string> floors;
   double alpha = Thresholds().alpha;
+  std::vector<std::string> may_differ;
 
   void add_to(CLI::App& command);
   /// Throws UsageError.
@@ -33,6 +34,8 @@ SampleSet read_samples(const std::string& named);
 SampleSet read_baseline(const std::string& file);
 /// Writes a baseline as a whole or not at all. Throws OutputError.
 void write_baseline(const std::filesystem::path& file, const SampleSet& set);
+/// Says of which metrics the baseline has no sample: one that is measured later cannot be compared with it.
+void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console);
 
 /// Prints the table. Inside GitHub Actions (GITHUB_ACTIONS, GITHUB_STEP_SUMMARY) also the annotations, and
 /// the Markdown into the step's summary. `out`: folder for the files of comparison_files(), made where it is

@@ -10,6 +10,7 @@
 #include "harness/base/format.h"
 #include "harness/real/change.h"
 #include "harness/report/story.h"
+#include "harness/scenario/plan_text.h"
 
 namespace r2bench {
 namespace {
@@ -40,8 +41,7 @@ void print_wrapped(const Console& console, const std::string& lead, const std::s
 }
 
 std::string environment_of(const Scenario& scenario, const Mode& mode) {
-  std::map<std::string, std::string> all = scenario.env;
-  for (const auto& [key, value] : mode.env) all[key] = value;
+  std::map<std::string, std::string> all = stated_environment(scenario, mode);
   all["R2CC_MODE"] = std::to_string(static_cast<int>(mode.kind));
   std::string text;
   for (const auto& [key, value] : all) text += (text.empty() ? "" : " ") + key + "=" + value;
@@ -106,52 +106,6 @@ void print_expectations(const Scenario& scenario, const Console& console) {
 }
 
 }  // namespace
-
-std::string trigger_in_words(const faultinject::Trigger& trigger) {
-  using Kind = faultinject::Trigger::Kind;
-  std::string text;
-  switch (trigger.kind) {
-    case Kind::kManual:
-      text = "when r2bench fires it";
-      break;
-    case Kind::kNow:
-      text = "at once";
-      break;
-    case Kind::kTime:
-      text = trigger.since_first_op ? format_duration(trigger.after) + " after the first send"
-                                    : "after " + format_duration(trigger.after);
-      break;
-    case Kind::kEvent:
-      if (trigger.event == "iteration") {
-        // Without a phase r2bench fires it itself, at a random moment (harness/run/fault_driver.h).
-        const std::string which = "iteration " + std::to_string(trigger.value.value_or(0));
-        text = trigger.phase_up_to.count() > 0 ? "when " + which + " starts" : "during " + which;
-      } else {
-        text = "at the event " + trigger.event + (trigger.value ? " " + std::to_string(*trigger.value) : "");
-      }
-      break;
-    case Kind::kWr:
-      text = "at send number " + std::to_string(trigger.count) + " on its target";
-      break;
-    case Kind::kBytes:
-      text = "after " + faultinject::format_bytes(trigger.count) + " sent on its target";
-      break;
-    case Kind::kProbability:
-      text = "at each send on its target with a probability of " + short_number(trigger.probability);
-      break;
-    case Kind::kAfter:
-      text = trigger.after.count() > 0 ? format_duration(trigger.after) + " after '" : "as soon as '";
-      text += trigger.fault;
-      text += trigger.until == faultinject::Trigger::Until::kHealed   ? "' is healed"
-              : trigger.until == faultinject::Trigger::Until::kEffect ? "' takes effect"
-                                                                      : "' is triggered";
-      break;
-  }
-  if (trigger.phase_up_to.count() > 0) {
-    text += ", delayed at random by up to " + format_duration(trigger.phase_up_to);
-  }
-  return text;
-}
 
 std::string fault_in_words(const faultinject::FaultSpec& fault) {
   const std::string kind = fault.kind->name;

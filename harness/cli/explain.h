@@ -15,8 +15,6 @@ void print_explanation(const Scenario& scenario, const Console& console);
 /// What `run` would start: ranks, environment, faults with their triggers, expectations.
 void print_plan(const Scenario& scenario, const Console& console);
 
-/// "during iteration 60", "after 200 ms", "at the event migration_started" …
-std::string trigger_in_words(const faultinject::Trigger& trigger);
 std::string fault_in_words(const faultinject::FaultSpec& fault);
 std::string fault_in_words(const RankFault& fault);
 std::string expectation_in_words(const Expectation& expectation);

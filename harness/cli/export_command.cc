@@ -17,7 +17,8 @@ int export_command(const ExportArguments& arguments, const Console& console) {
   const nlohmann::json schema = read_json_file(*share / "results" / "schema.json");
   std::vector<nlohmann::json> results;
   for (const std::string& named : arguments.results) results.push_back(read_result_file(named, schema));
-  const nlohmann::ordered_json document = nccl_tests_json(results, arguments.mode);
+  const nlohmann::ordered_json document =
+      reading(arguments.results.front(), [&] { return nccl_tests_json(results, arguments.mode); });
   if (document.at("results").empty()) {
     const std::string which = arguments.mode.empty() ? "no run" : "no run of mode '" + arguments.mode + "'";
     throw UsageError(which + " completed an operation: there is no row to export");

@@ -205,6 +205,7 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
     saved.add(now);
     write_baseline(arguments.save, saved);
     console.out << arguments.save << ": written\n";
+    warn_of_missing_samples(arguments.save, saved, console);
     for (const ComparisonRow& row : measurement.expectations())
       console.err << "r2bench: " << row.scenario << ": " << row.why << "\n";
     return measurement.expectations().empty() ? 0 : 2;
@@ -216,7 +217,10 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
   } else {
     const SampleSet reference =
         measurement.reference("reference by turns (" + faultinject::joined(arguments.reference) + ")");
-    comparison = compare_by_turns(reference, now, baseline, arguments.thresholds);
+    Thresholds thresholds = arguments.thresholds;  // what the reference sets is what is compared
+    for (const std::string& setting : arguments.reference)
+      thresholds.may_differ.insert(setting.substr(0, setting.find('=')));
+    comparison = compare_by_turns(reference, now, baseline, thresholds);
     add_drift(baseline, now, arguments.thresholds, comparison);
   }
   const auto& expectations = measurement.expectations();

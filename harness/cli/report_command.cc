@@ -18,7 +18,8 @@ StoredRun load(const std::string& named) {
   const auto share = share_folder();
   if (!share)
     throw UsageError("results/schema.json is not found; set R2BENCH_SHARE to the folder that holds results/");
-  return load_stored_run(named, read_json_file(*share / "results" / "schema.json"));
+  return reading(named,
+                 [&] { return load_stored_run(named, read_json_file(*share / "results" / "schema.json")); });
 }
 
 /// What the user said, else `name` beside the first result.
@@ -32,7 +33,7 @@ int report_command(const std::vector<std::string>& results, const std::string& o
   std::vector<StoredRun> runs;
   for (const std::string& named : results) runs.push_back(load(named));
   const fs::path path = output(out, runs.front(), "report.html");
-  write_file(path, to_html(runs));
+  write_file(path, reading(runs.front().file.parent_path(), [&] { return to_html(runs); }));
   console.out << path.string() << "\n";
   return 0;
 }
@@ -40,8 +41,9 @@ int report_command(const std::vector<std::string>& results, const std::string& o
 int trace_command(const std::string& result, const std::string& out, const Console& console) {
   const StoredRun run = load(result);
   const fs::path path = output(out, run, "trace.json");
-  write_file(path,
-             to_trace(run).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  // Of the files in the folder it reads more than is checked when they are loaded.
+  const nlohmann::ordered_json trace = reading(run.file.parent_path(), [&] { return to_trace(run); });
+  write_file(path, trace.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   console.out << path.string() << "\nOpen it in https://ui.perfetto.dev or chrome://tracing.\n";
   return 0;
 }

@@ -91,7 +91,7 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       continue;
     }
     try {
-      const std::vector<std::string> mismatches = result_mismatches(file);
+      const std::vector<std::string> mismatches = reading(file, [&] { return result_mismatches(file); });
       for (const std::string& mismatch : mismatches) console.err << mismatch << "\n";
       if (mismatches.empty()) console.out << file.string() << ": good\n";
       if (!mismatches.empty()) status = kExitUsage;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/measure/result.h"
+
 namespace r2bench {
 namespace {
 
@@ -59,21 +61,40 @@ ComparisonRow fact(const ModeSamples& mode, const std::string& metric, Shift cha
 /// What is no matter of statistics: one wrong element is one too many.
 void add_facts(const ModeSamples& before, const ModeSamples& after, std::vector<ComparisonRow>& rows) {
   const std::string was = one_word(before.outcomes), is = one_word(after.outcomes);
-  const bool worse =
-      is != was && std::any_of(after.outcomes.begin(), after.outcomes.end(), [&](const auto& o) {
-        return std::find(before.outcomes.begin(), before.outcomes.end(), o) == before.outcomes.end();
-      });
-  rows.push_back(
-      fact(before, "outcome", worse ? Shift::kWorse : Shift::kSame, was + " before, " + is + " now"));
+  const std::string cancelled = name(Outcome::kCancelled);
+  const bool cut_short =
+      std::find(after.outcomes.begin(), after.outcomes.end(), cancelled) != after.outcomes.end();
+  const bool worse = std::any_of(after.outcomes.begin(), after.outcomes.end(), [&](const auto& o) {
+    return o != cancelled &&
+           std::find(before.outcomes.begin(), before.outcomes.end(), o) == before.outcomes.end();
+  });
+  rows.push_back(fact(before, "outcome",
+                      worse       ? Shift::kWorse
+                      : cut_short ? Shift::kUnknown
+                                  : Shift::kSame,
+                      was + " before, " + is + " now" + (cut_short ? ": it was cut short" : "")));
   if (after.wrong.empty())
     rows.push_back(fact(before, "correctness", Shift::kSame, "exact"));
   else
     rows.push_back(fact(before, "correctness", Shift::kWorse, after.wrong.front()));
 }
 
-std::string differing_condition(const ModeSamples& before, const ModeSamples& after) {
+/// Whether the two sides are meant to differ in a condition. Those of `env` and of the faults are one each.
+bool may_differ(const std::string& condition, const std::set<std::string>& settings) {
+  return std::any_of(settings.begin(), settings.end(), [&](const std::string& setting) {
+    const std::string group = setting.substr(0, setting.find('.'));
+    if (condition == "env") return group == "env" || group == "modes";
+    if (condition == "plan" || condition == "faults") return group == "faults";
+    return condition == setting;
+  });
+}
+
+std::string differing_condition(const ModeSamples& before, const ModeSamples& after,
+                                const Thresholds& thresholds) {
   for (const auto& [key, value] : before.conditions) {
+    if (may_differ(key, thresholds.may_differ)) continue;
     const auto found = after.conditions.find(key);
+    if (found == after.conditions.end() && is_newer_condition(key)) continue;
     const std::string now = found == after.conditions.end() ? "not said" : found->second;
     if (now != value || value == "various") return key + " is " + value + " before and " + now + " now";
   }
@@ -203,7 +224,7 @@ class Comparing {
       result_.rows.push_back(fact(was, "outcome", Shift::kUnknown, "this mode was not run"));
       return;
     }
-    if (const std::string difference = differing_condition(was, *is); !difference.empty()) {
+    if (const std::string difference = differing_condition(was, *is, thresholds_); !difference.empty()) {
       result_.rows.push_back(fact(was, "conditions", Shift::kUnknown, "not comparable: " + difference));
       return;
     }
@@ -213,7 +234,6 @@ class Comparing {
 
   void compare_metric(const ModeSamples& was, const ModeSamples& is, const MetricSamples& metric) {
     const std::vector<double> values_before = metric.all();
-    if (values_before.empty()) return;  // the baseline never measured it
     ComparisonRow row = row_of(was, metric.name);
     row.unit = metric.unit;
     row.better = metric.better;
@@ -221,7 +241,8 @@ class Comparing {
     const std::vector<double> values_now = now ? now->all() : std::vector<double>();
     row.n_before = values_before.size();
     row.n_after = values_now.size();
-    row.before = quantile(values_before, 50);
+    if (row.n_before == 0 && row.n_after == 0) return;
+    if (!values_before.empty()) row.before = quantile(values_before, 50);
     if (!values_now.empty()) row.after = quantile(values_now, 50);
     if (std::min(row.n_before, row.n_after) < thresholds_.least_samples) return too_few(was, row);
     double better = 1;

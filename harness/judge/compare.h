@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Thresholds {
   size_t resamples = 2000;
   uint64_t seed = 1;                     ///< of the bootstrap
   std::map<std::string, double> floors;  ///< by metric: instead of what is computed
+  /// Settings by which the two sides are meant to differ, as in `--set`: such a condition need not be equal.
+  std::set<std::string> may_differ;
 };
 
 /// One metric, or one fact of a mode (outcome, correctness) that no statistics are needed for.

@@ -55,6 +55,63 @@ TEST(Compare, finds_a_shift_that_is_significant_and_larger_than_the_floor) {
   EXPECT_EQ(row(compare(later, before, {}), "recover_ms").change, Shift::kBetter);
 }
 
+TEST(Compare, what_differs_in_its_faults_or_its_environment_is_not_comparable) {
+  const auto with = [](std::map<std::string, std::string> conditions) {
+    SampleSet set = set_of("A", {recover({around(5, 24, 0.5, 1)})});
+    set.modes[0].conditions.merge(conditions);
+    return set;
+  };
+  const auto plain =
+      with({{"env", "none"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 1 Mbit/s)"}});
+  const auto tuned =
+      with({{"env", "A=1"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 1 Mbit/s)"}});
+  const auto faster =
+      with({{"env", "none"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 9 Mbit/s)"}});
+  EXPECT_EQ(row(compare(plain, tuned, {}), "conditions").why,
+            "not comparable: env is none before and A=1 now");
+  EXPECT_EQ(compare(plain, tuned, {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(plain, faster, {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(plain, plain, {}).change(), Shift::kSame);
+  Thresholds thresholds;
+  thresholds.may_differ = {"env.A"};
+  EXPECT_EQ(compare(plain, tuned, thresholds).change(), Shift::kSame);
+  EXPECT_EQ(compare(plain, faster, thresholds).change(), Shift::kUnknown);
+  thresholds.may_differ = {"faults.0.rate"};
+  EXPECT_EQ(compare(plain, faster, thresholds).change(), Shift::kSame);
+  EXPECT_EQ(compare(plain, tuned, thresholds).change(), Shift::kUnknown);
+  // An older side does not say them.
+  EXPECT_EQ(compare(with({}), tuned, {}).change(), Shift::kSame);
+  EXPECT_EQ(compare(tuned, with({}), {}).change(), Shift::kSame);
+}
+
+TEST(Compare, a_baseline_without_samples_of_a_metric_proves_nothing) {
+  const auto measured = set_of("B", {recover({around(500, 24, 0.5, 1)})});
+  for (const auto& runs : {std::vector<std::vector<double>>{{}}, {}}) {
+    const auto empty = set_of("A", {recover(runs)});
+    const SampleComparison comparison = compare(empty, measured, {});
+    EXPECT_EQ(row(comparison, "recover_ms").change, Shift::kUnknown);
+    EXPECT_EQ(row(comparison, "recover_ms").why,
+              "0 samples before, 24 now, and 8 are needed on each side; --repeats makes more");
+    EXPECT_FALSE(row(comparison, "recover_ms").before);
+    EXPECT_EQ(comparison.change(), Shift::kUnknown);
+    EXPECT_EQ(compare(measured, empty, {}).change(), Shift::kUnknown);
+    EXPECT_EQ(compare(empty, empty, {}).change(), Shift::kSame) << "neither measures it";
+  }
+}
+
+TEST(Compare, a_run_that_was_cut_short_is_unknown_not_worse) {
+  const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
+  auto after = set_of("B", {recover({around(5, 24, 0.5, 2)})});
+  after.modes[0].outcomes = {"ok", "cancelled"};
+  EXPECT_EQ(row(compare(before, after, {}), "outcome").change, Shift::kUnknown);
+  EXPECT_EQ(row(compare(before, after, {}), "outcome").why, "ok before, various now: it was cut short");
+  EXPECT_EQ(compare(before, after, {}).change(), Shift::kUnknown);
+  after.modes[0].outcomes = {"error", "cancelled"};
+  EXPECT_EQ(row(compare(before, after, {}), "outcome").change, Shift::kWorse);
+  after.modes[0].outcomes = {"ok"};
+  EXPECT_EQ(compare(before, after, {}).change(), Shift::kSame);
+}
+
 TEST(Compare, a_significant_shift_below_the_floor_is_no_failure) {
   // The baseline's runs differ by 3 ms among themselves: 1 ms more proves nothing.
   const auto before =

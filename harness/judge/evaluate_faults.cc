@@ -175,7 +175,7 @@ class Faults {
       sample.sampled = false;
       sample.why_not_sampled = "NCCL's IB transport records no messages";
     }
-    if (sample.sampled && took_nothing(strike, sample, no_rate)) {
+    if (sample.sampled && (took_nothing(strike, sample, no_rate) || repeats_another(strike, sample))) {
       sample.sampled = false;
       sample.why_not_sampled = kTookNothing;
     }
@@ -219,6 +219,26 @@ class Faults {
            (no_rate || sample.recover_ms.value_or(HUGE_VAL) <= sample.window_ms) &&
            sample.blackout_ms.value_or(0) <= sample.window_ms &&
            (sample.after_gbps <= 0 || sample.after_gbps >= kGoodShare * sample.before_gbps);
+  }
+
+  /// Another strike had taken all of its NICs and kept them, and was answered by the same fence, or neither
+  /// was: what followed is that one's.
+  bool repeats_another(const Firing& strike, const FaultSample& sample) const {
+    const auto takes_ports = [&](const Firing& each) {
+      return of_nic(scenario_, each) && scenario_.faults[each.fault].kind->takes == faultinject::Takes::kPort;
+    };
+    if (!takes_ports(strike) || !left_.unchanged_by(strike)) return false;
+    return std::any_of(strikes_.begin(), strikes_.end(), [&](const Firing& other) {
+      if (&other == &strike || !takes_ports(other) || other.t0_ns > strike.t0_ns ||
+          acts_until_ns(other) < acts_until_ns(strike) ||
+          !std::all_of(strike.nics.begin(), strike.nics.end(), [&](const NicId& nic) {
+            return std::find(other.nics.begin(), other.nics.end(), nic) != other.nics.end();
+          }))
+        return false;
+      FaultSample its;
+      analyse_fault(job_.record, window_of(other), its);
+      return its.detected_ns == sample.detected_ns;
+    });
   }
 
   const Scenario& scenario_;

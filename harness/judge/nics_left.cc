@@ -146,10 +146,13 @@ bool NicsLeft::unchanged_by(const Firing& strike) const {
   const bool rates_known = spec.rate_bits_per_s > 0 && scenario_.fabric.nic_rate_bits_per_s > 0;
   if (spec.kind->takes == faultinject::Takes::kSpeed && !rates_known) return false;
   State without = whole();
+  bool before = true;  // in the order of the strikes, which tells those at the same time apart
   for (const Firing* other : strikes_) {
     const bool same = other->fault == strike.fault && other->repetition == strike.repetition &&
                       other->strike == strike.strike;
-    if (!same && other->t0_ns <= strike.t0_ns && strike.t0_ns < acts_until_ns(*other)) take(without, *other);
+    before = before && !same;
+    const bool earlier = other->t0_ns < strike.t0_ns || (before && other->t0_ns == strike.t0_ns);
+    if (!same && earlier && strike.t0_ns < acts_until_ns(*other)) take(without, *other);
   }
   State with = without;
   take(with, strike);

@@ -148,6 +148,14 @@ void append_operations(ModeResult& all, const ModeResult& job) {
   }
 }
 
+size_t jobs_without_fault(const std::vector<const ModeResult*>& jobs) {
+  if (std::all_of(jobs.begin(), jobs.end(), [](const ModeResult* job) { return job->faults.empty(); }))
+    return 0;  // the scenario has none
+  return size_t(std::count_if(jobs.begin(), jobs.end(), [](const ModeResult* job) {
+    return job->outcome != Outcome::kCancelled && !saw_its_faults(*job);
+  }));
+}
+
 /// Each metric as it says, over the jobs that know it.
 void pool_measured(ModeResult& all, const std::vector<const ModeResult*>& jobs) {
   for (const Metric& metric : all_metrics()) {
@@ -172,6 +180,11 @@ void average_row(ModeResult& all) {
 
 }  // namespace
 
+bool saw_its_faults(const ModeResult& job) {
+  return job.faults_witnessed > 0 &&
+         (job.outcome != Outcome::kOk || job.faults_witnessed >= job.faults_planned);
+}
+
 ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   ModeResult all = *jobs.front();
   for (size_t i = 1; i < jobs.size(); ++i) {
@@ -194,6 +207,7 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
       all.restored.rounds_not_healed += each.rounds_not_healed;
       if (all.restored.why_not_healed.empty()) all.restored.why_not_healed = each.why_not_healed;
     }
+    all.jobs_without_fault = jobs_without_fault(jobs);
     pool_measured(all, jobs);
   }
   average_row(all);

@@ -14,4 +14,8 @@ namespace r2bench {
 /// other.
 ModeResult pool(const std::vector<const ModeResult*>& jobs);
 
+/// Whether a job of a scenario with faults saw them take effect. One that a fault ended need not have seen
+/// those planned for later.
+bool saw_its_faults(const ModeResult& job);
+
 }  // namespace r2bench

@@ -46,6 +46,77 @@ Judgement outcome_of(const std::string& wanted, const std::vector<Outcome>& ends
   return judge(scenario, whole).expectations.at(0);
 }
 
+/// Three jobs of one mode, each with one repeat of a fault that is to end it.
+class JobsThatEnd : public testing::Test {
+ protected:
+  JobsThatEnd() : jobs(3) {
+    scenario.modes = {{ModeKind::kMigrate, "migrate", {}}};
+    scenario.faults.emplace_back(faultinject::fault_kind("port_down"));
+    for (const auto& [metric, wanted] : {std::pair("outcome", "!= ok"), {"fault_witness", ">= 1"}})
+      scenario.expectations.push_back(
+          {"migrate", metric, wanted, 0, 0, parse_condition(*find_metric(metric), wanted)});
+    for (ModeResult& job : jobs) {
+      job.mode = "migrate";
+      job.outcome = Outcome::kError;
+      job.faults.emplace_back();
+      see(job);
+    }
+  }
+  static void see(ModeResult& job) {
+    job.faults[0].witnessed = true;
+    job.faults[0].why_not_sampled = "no operation was open";
+    job.faults_dropped = {{"no operation was open", 1}};
+    job.faults_planned = job.faults_witnessed = 1;
+  }
+  /// It ended by itself before its fault.
+  static void miss(ModeResult& job) {
+    job.faults[0].witnessed = false;
+    job.faults_planned = job.faults_witnessed = 0;
+    job.faults_dropped.clear();
+  }
+  Judged judged() const {
+    RunResult whole;
+    whole.repeats = 3;
+    whole.modes = {pool({&jobs[0], &jobs[1], &jobs[2]})};
+    return judge(scenario, whole);
+  }
+  Scenario scenario;
+  std::vector<ModeResult> jobs;
+};
+
+TEST_F(JobsThatEnd, pass_if_the_fault_was_seen_in_each) {
+  const Judged all = judged();
+  EXPECT_EQ(all.verdict, Verdict::kPass) << (all.doubts.empty() ? "" : all.doubts[0].text);
+}
+
+TEST_F(JobsThatEnd, are_unknown_if_one_ended_before_its_fault) {
+  miss(jobs[2]);
+  const Judged all = judged();
+  EXPECT_EQ(all.verdict, Verdict::kUnknown);
+  ASSERT_EQ(all.doubts.size(), 1u);
+  EXPECT_EQ(all.doubts[0].kind, DoubtKind::kFaultNotSeen);
+  EXPECT_EQ(all.doubts[0].text,
+            "migrate: in 1 of 3 jobs the fault was not seen to take effect; without it a job's result proves "
+            "nothing");
+  for (const Judgement& judgement : all.expectations)
+    EXPECT_EQ(judgement.verdict, Verdict::kUnknown) << judgement.name() << ": " << judgement.got;
+  EXPECT_NE(all.expectations[1].got.find("0 in round 3"), std::string::npos) << all.expectations[1].got;
+  miss(jobs[1]);
+  EXPECT_EQ(judged().doubts[0].text.substr(0, 20), "migrate: in 2 of 3 j");
+}
+
+TEST_F(JobsThatEnd, fail_for_good_whatever_was_seen) {
+  miss(jobs[2]);
+  jobs[0].outcome = Outcome::kOk;
+  EXPECT_EQ(judged().verdict, Verdict::kFail);
+}
+
+TEST_F(JobsThatEnd, are_cut_short_and_nothing_else_if_the_last_one_was) {
+  miss(jobs[2]);
+  jobs[2].outcome = Outcome::kCancelled;
+  EXPECT_EQ(pool({&jobs[0], &jobs[1], &jobs[2]}).jobs_without_fault, 0u);
+}
+
 TEST(PooledOutcome, an_expectation_has_to_hold_for_every_job) {
   std::vector<Outcome> ends(19, Outcome::kOk);
   ends.push_back(Outcome::kError);

@@ -128,6 +128,17 @@ std::string wrong_of(const Json& run) {
   return text;
 }
 
+std::string listed(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const std::string& part : parts) all += (all.empty() ? "" : ", ") + part;
+  return all.empty() ? "none" : all;
+}
+
+/// What a command decides by itself; older results had defaults there.
+bool of_an_operation(const std::string& condition) {
+  return condition == "workload.op" || condition == "workload.dtype" || condition == "workload.bytes";
+}
+
 std::map<std::string, std::string> conditions_of(const Json& result, const Json& run) {
   std::map<std::string, std::string> conditions = {{"evidence", result.at("evidence")},
                                                    {"r2cc_mode", run.at("r2cc_mode").dump()}};
@@ -136,6 +147,7 @@ std::map<std::string, std::string> conditions_of(const Json& result, const Json&
       const std::string name = std::string(part) + "." + key;
       // How long a job was changes how many samples there are, and the plugin is what is compared.
       if (name == "workload.iters" || name == "workload.warmup" || name == "workload.plugin") continue;
+      if (result.at("workload").at("engine") == "exec" && of_an_operation(name)) continue;
       conditions[name] = value.is_string() ? value.get<std::string>() : value.dump();
     }
   for (const auto& [key, value] : result.at("matrix").items()) conditions["matrix." + key] = value;
@@ -143,9 +155,14 @@ std::map<std::string, std::string> conditions_of(const Json& result, const Json&
   for (const Json& fault : run.at("faults"))
     if (fault.at("repetition") == 0 && fault.at("strike") == 0)
       faults.push_back(fault.at("kind").get<std::string>() + " " + fault.at("target").get<std::string>());
-  std::string all;
-  for (const std::string& fault : faults) all += (all.empty() ? "" : ", ") + fault;
-  conditions["faults"] = all.empty() ? "none" : all;
+  conditions["faults"] = listed(faults);
+  if (result.contains("plan")) conditions["plan"] = listed(result.at("plan").get<std::vector<std::string>>());
+  if (run.contains("env")) {
+    std::vector<std::string> env;
+    for (const auto& [variable, value] : run.at("env").items())
+      env.push_back(variable + "=" + value.get<std::string>());
+    conditions["env"] = listed(env);
+  }
   return conditions;
 }
 
@@ -217,8 +234,9 @@ void SampleSet::add(const SampleSet& other) {
       continue;
     }
     for (const auto& [key, value] : theirs.conditions) {
-      auto& mine = ours->conditions[key];
-      if (mine != value) mine = "various";
+      const auto mine = ours->conditions.find(key);
+      if (mine != ours->conditions.end() && mine->second != value) mine->second = "various";
+      if (mine == ours->conditions.end() && !is_newer_condition(key)) ours->conditions[key] = "various";
     }
     ours->outcomes.insert(ours->outcomes.end(), theirs.outcomes.begin(), theirs.outcomes.end());
     ours->wrong.insert(ours->wrong.end(), theirs.wrong.begin(), theirs.wrong.end());
@@ -253,6 +271,8 @@ SampleSet SampleSet::beside(const SampleSet& reference) const {
   return both;
 }
 
+bool is_newer_condition(const std::string& key) { return key == "plan" || key == "env"; }
+
 bool once_per_run(const std::string& metric) {
   const Metric* declared = metric_of(metric);
   return declared != nullptr && declared->info.compared &&
@@ -278,6 +298,14 @@ SampleSet samples_of_result(const Json& result, const std::string& name) {
     set.modes.push_back(std::move(mode));
   }
   return set;
+}
+
+std::vector<std::string> without_samples(const SampleSet& set) {
+  std::vector<std::string> found;
+  for (const ModeSamples& mode : set.modes)
+    for (const MetricSamples& metric : mode.metrics)
+      if (metric.all().empty()) found.push_back(mode.scenario + ", " + mode.mode + ", " + metric.name);
+  return found;
 }
 
 nlohmann::ordered_json to_baseline(const SampleSet& set) {
@@ -320,6 +348,9 @@ SampleSet samples_of_baseline(const Json& baseline, const std::string& name) {
       entry.at("scenario").get_to(mode.scenario);
       entry.at("mode").get_to(mode.mode);
       entry.at("conditions").get_to(mode.conditions);
+      if (mode.conditions["workload.engine"] == "exec")
+        std::erase_if(mode.conditions,
+                      [](const auto& condition) { return of_an_operation(condition.first); });
       entry.at("outcomes").get_to(mode.outcomes);
       for (const Json& m : entry.at("metrics")) {
         MetricSamples metric;

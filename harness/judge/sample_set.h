@@ -58,8 +58,14 @@ struct SampleSet {
 /// overhead_pct. Metrics that declare it (MetricInfo::compared) are taken by themselves.
 SampleSet samples_of_result(const nlohmann::json& result, const std::string& name);
 
+/// A condition that results and baselines of older versions do not say.
+bool is_newer_condition(const std::string& key);
+
 /// Has a metric of that name one sample in each run?
 bool once_per_run(const std::string& metric);
+
+/// "scenario, mode, metric" of each metric that a set could have samples of, and has none.
+std::vector<std::string> without_samples(const SampleSet& set);
 
 /// The baseline file: samples, run by run, so that each later comparison can test against all of them.
 inline constexpr int kBaselineVersion = 1;

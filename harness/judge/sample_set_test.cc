@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -27,6 +28,51 @@ TEST(SampleSet, takes_the_samples_of_each_fault) {
   EXPECT_EQ(mode->find("retained")->better, Better::kHigher);
   EXPECT_EQ(mode->conditions.at("workload.op"), "allreduce");
   EXPECT_EQ(mode->outcomes, std::vector<std::string>{"ok"});
+}
+
+TEST(SampleSet, faults_and_environment_are_conditions_where_the_result_says_them) {
+  Json result = sample_result("silent_port_down_10_faults");
+  const auto conditions = [&] {
+    return samples_of_result(result, "A").find("silent_port_down", "migrate")->conditions;
+  };
+  EXPECT_FALSE(conditions().contains("plan"));
+  EXPECT_FALSE(conditions().contains("env"));
+  result["plan"] = {"during iteration 5: throttle node1/nic0 (rate: 1 Mbit/s)",
+                    "after 1 s: blackhole node1/nic1"};
+  for (Json& run : result["runs"]) run["env"] = Json::object();
+  EXPECT_EQ(conditions().at("plan"),
+            "during iteration 5: throttle node1/nic0 (rate: 1 Mbit/s), after 1 s: blackhole node1/nic1");
+  EXPECT_EQ(conditions().at("env"), "none");
+  for (Json& run : result["runs"]) run["env"] = {{"R2CC_A", "1"}, {"R2CC_B", "2"}};
+  EXPECT_EQ(conditions().at("env"), "R2CC_A=1, R2CC_B=2");
+  // Beside an older run, which does not say them, they are not known.
+  SampleSet both = samples_of_result(sample_result("silent_port_down_10_faults"), "older");
+  both.add(samples_of_result(result, "A"));
+  EXPECT_FALSE(both.find("silent_port_down", "migrate")->conditions.contains("plan"));
+}
+
+TEST(SampleSet, a_command_has_no_operation) {
+  Json result = sample_result("silent_port_down_10_faults");
+  Json& work = result["workload"];
+  work["engine"] = "exec";
+  work["command"] = {"true"};
+  const SampleSet older = samples_of_result(result, "older");
+  work["op"] = work["dtype"] = work["bytes"] = nullptr;
+  const SampleSet now = samples_of_result(result, "now");
+  EXPECT_EQ(older.modes.at(0).conditions, now.modes.at(0).conditions);
+  EXPECT_FALSE(now.modes.at(0).conditions.contains("workload.op"));
+  Json baseline = to_baseline(now);
+  baseline["modes"][0]["conditions"]["workload.bytes"] = "16777216";
+  EXPECT_EQ(samples_of_baseline(baseline, "b").modes.at(0).conditions, now.modes.at(0).conditions);
+}
+
+TEST(SampleSet, says_which_metrics_have_no_samples) {
+  Json result = sample_result("silent_port_down_10_faults");
+  EXPECT_EQ(without_samples(samples_of_result(result, "A")), std::vector<std::string>{});
+  for (Json& run : result["runs"])
+    for (Json& fault : run["faults"]) fault["sampled"] = false;
+  const std::vector<std::string> found = without_samples(samples_of_result(result, "A"));
+  EXPECT_NE(std::find(found.begin(), found.end(), "silent_port_down, migrate, recover_ms"), found.end());
 }
 
 TEST(SampleSet, takes_pairs_where_there_are_pairs) {

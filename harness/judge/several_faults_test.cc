@@ -48,6 +48,39 @@ TEST_F(SeveralFaults,
   EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
 }
 
+TEST_F(SeveralFaults, a_strike_that_finds_its_nic_taken_is_no_sample) {
+  scenario.faults = {fault("port_down", "node2/nic1"), fault("port_down", "node2/nic1"),
+                     fault("blackhole", "node2/*")};
+  go_on(1000, 1300);
+  operation(1300, 1560);
+  for (uint32_t s : {0, 1, 2, 3}) deliver(s, 1300, 1560, 10, uint16_t(s % 2));
+  deliver(4, 1300, 1560, 10, 0);
+  deliver(5, 1300, 1350, 10, 1);
+  deliver(5, 1370, 1560, 20, 0);
+  go_on(1560, 5560, {5}, 20);
+  fence(1360, 2, 1, 1, "completion");
+  strike(1355, 0);
+  strike(1355, 1);
+  for (const double again : {1355.0, 1357.0, 2005.0}) {
+    job.firings[1].t0_ns = at(again);
+    const ModeResult evaluated = result();
+    EXPECT_TRUE(evaluated.faults[0].sampled) << again << ": " << evaluated.faults[0].why_not_sampled;
+    EXPECT_DOUBLE_EQ(evaluated.faults[0].detect_ms.value_or(0), 5);
+    EXPECT_FALSE(evaluated.faults[1].sampled) << again;
+    EXPECT_EQ(evaluated.faults[1].why_not_sampled, "it took nothing from its NIC");
+    EXPECT_EQ(evaluated.faults_sampled, 1u);
+    EXPECT_EQ(evaluated.detect_ms.n, 1u);
+  }
+  // One that outlasts the first takes something, and so does one that takes another NIC beside it.
+  job.firings[1].t0_ns = at(1357);
+  job.firings[0].healed_ns = at(3000);
+  EXPECT_TRUE(result().faults[1].sampled) << result().faults[1].why_not_sampled;
+  job.firings[0].healed_ns = 0;
+  job.firings.pop_back();
+  strike(1357, 2);
+  EXPECT_TRUE(result().faults[1].sampled) << result().faults[1].why_not_sampled;
+}
+
 // Of posts that are refused, which takes no NIC away, the first one is answered by nobody.
 TEST_F(SeveralFaults, a_fence_that_a_later_failed_call_explains_does_not_answer_an_earlier_fault) {
   scenario.faults = {fault("post_fail", "node2/nic1"), fault("blackhole", "node2/nic1"),

@@ -9,6 +9,7 @@
 #include "harness/base/format.h"
 #include "harness/judge/metric.h"
 #include "harness/judge/per_fault.h"
+#include "harness/judge/pool.h"
 
 namespace r2bench {
 namespace {
@@ -25,13 +26,24 @@ std::optional<double> quantity(const ModeResult& mode, Quantity wanted) {
   return std::nullopt;
 }
 
-/// Whether the fault that the scenario is about was seen in this job.
+/// Whether the fault that the scenario is about was seen in each job of the mode.
 bool fault_was_seen(const Scenario& scenario, const ModeResult& mode) {
   if (scenario.faults.empty() && scenario.rank_faults.empty()) return true;
-  // A job that a fault ended need not have seen the ones planned for later.
-  return mode.outcome == Outcome::kOk
-             ? mode.faults_witnessed >= mode.faults_planned && mode.faults_witnessed > 0
-             : mode.faults_witnessed > 0;
+  return saw_its_faults(mode) && mode.jobs_without_fault.value_or(0) == 0;
+}
+
+/// What was seen instead.
+std::string what_was_seen(const ModeResult& mode) {
+  if (mode.jobs_without_fault.value_or(0) > 0) {
+    size_t jobs = 0;
+    for (const auto& [outcome, count] : mode.outcomes) jobs += count;
+    return "in " + std::to_string(*mode.jobs_without_fault) + " of " + std::to_string(jobs) +
+           " jobs the fault was not seen to take effect; without it a job's result proves nothing";
+  }
+  if (mode.faults_planned == 0)
+    return "the job had ended before its first fault; without one it proves nothing";
+  return std::to_string(mode.faults_witnessed) + " of " + std::to_string(mode.faults_planned) +
+         " planned faults were seen to take effect; without them the job's result proves nothing";
 }
 
 /// The bound moves by what the clocks leave open, so that a time is not judged more exactly than it is known.
@@ -233,13 +245,7 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<D
   const auto doubt = [&](DoubtKind kind, const std::string& text) {
     doubts.push_back({kind, mode.mode + ": " + text});
   };
-  if (!fault_was_seen(scenario, mode)) {
-    doubt(DoubtKind::kFaultNotSeen,
-          mode.faults_planned == 0
-              ? "the job had ended before its first fault; without one it proves nothing"
-              : std::to_string(mode.faults_witnessed) + " of " + std::to_string(mode.faults_planned) +
-                    " planned faults were seen to take effect; without them the job's result proves nothing");
-  }
+  if (!fault_was_seen(scenario, mode)) doubt(DoubtKind::kFaultNotSeen, what_was_seen(mode));
   if (mode.trace_lost > 0) {
     doubt(DoubtKind::kTraceLost,
           std::to_string(mode.trace_lost) +

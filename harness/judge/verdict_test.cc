@@ -219,10 +219,10 @@ TEST(Overhead, is_judged_by_its_bounds) {
   result.modes[0].outcome = Outcome::kOk;
   result.overheads.push_back({"migrate", "baseline", 20, 1.0, 3.5, 0.9, 2.9, {}, 0, 0, 0});
   const Judged judged = judge(scenario, result);
-  EXPECT_EQ(judged.verdict, Verdict::kUnknown) << "it may as well be -1.5 %";
+  EXPECT_EQ(judged.verdict, Verdict::kUnknown) << "it may as well be -1.44 %";
   EXPECT_EQ(
       judged.expectations.back().got,
-      "3.50 % (mean 1.00 %, 20 pairs), but 20 pairs leave it between -1.50 and 3.50 %; four times as many "
+      "3.50 % (mean 1.00 %, 20 pairs), but 20 pairs leave it between -1.44 and 3.50 %; four times as many "
       "halve that: --set pairs=80");
   result.overheads[0].mean_pct = 3.3;
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail) << "3.1 % or more";

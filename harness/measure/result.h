@@ -106,7 +106,7 @@ struct FaultSample {
   std::optional<double> detect_ms;  ///< t0 -> start of the fence that led to the migration
   std::optional<double>
       switch_ms;  ///< that -> every channel end that left the NIC has a path that carries it
-  std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
+  std::optional<double> migrate_ms;   ///< that -> the last affected stream has delivered on another path
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (README.md)
   bool recovered_after_heal = false;  ///< and that came only once the fault was healed
   std::optional<double> waited_ms;    ///< it never came, although it was waited for so long
@@ -255,6 +255,9 @@ struct ModeResult {
   std::vector<FaultSample> faults;
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;
+  /// Of several jobs: in how many of them the fault was not seen; one that was cut short is not among them.
+  /// nullopt: there was one job, or the result is of an older version.
+  std::optional<size_t> jobs_without_fault;
   size_t faults_sampled = 0;
   std::map<std::string, size_t> faults_dropped;  ///< witnessed but not sampled: how many for which reason
   size_t faults_unrecovered = 0;  ///< sampled, but the rate never came back: recover_ms then holds how long
@@ -301,6 +304,10 @@ struct ModeResult {
   }
 };
 
+/// Of what a mean over pairs of jobs is taken: of the logarithm of the ratio in each pair, and then put back,
+/// or of the ratios (results of older versions).
+enum class PairMean { kLogRatios, kRatios };
+
 /// 100·(time with / time without − 1) over interleaved pairs of jobs.
 struct Overhead {
   std::string mode;
@@ -315,6 +322,7 @@ struct Overhead {
   double cpu_mean_pct =
       0;  ///< the same for CPU time per byte: 100·(s/GB with / s/GB without − 1); below 0: less than without
   double cpu_upper95_pct = 0;
+  PairMean mean_of = PairMean::kLogRatios;
 };
 
 struct RunResult {

@@ -54,18 +54,39 @@ MeanBound mean_upper95(const std::vector<double>& values) {
   return bound;
 }
 
-Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without) {
+namespace {
+
+/// Mean and bound, in per cent, of `change(log of the ratio)`, which grows with the ratio.
+MeanBound bound_of_change(const std::vector<double>& ratios, PairMean mean_of, double (*change)(double)) {
+  std::vector<double> values;
+  for (const double ratio : ratios)
+    values.push_back(mean_of == PairMean::kLogRatios ? std::log(ratio) : 100 * change(std::log(ratio)));
+  MeanBound bound = mean_upper95(values);
+  if (mean_of == PairMean::kRatios) return bound;
+  bound.mean = 100 * change(bound.mean);
+  if (std::isfinite(bound.upper95)) bound.upper95 = 100 * change(bound.upper95);
+  return bound;
+}
+
+double more_time(double log_ratio) { return std::expm1(log_ratio); }
+double less_busbw(double log_ratio) { return -std::expm1(-log_ratio); }  // busbw is 1/time
+
+}  // namespace
+
+Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without,
+                         PairMean mean_of) {
   if (with.size() != without.size()) throw std::invalid_argument("a pair is incomplete");
   Overhead overhead;
+  overhead.mean_of = mean_of;
   overhead.pairs = with.size();
-  std::vector<double> losses;
+  std::vector<double> ratios;
   for (size_t i = 0; i < with.size(); ++i) {
     if (!(with[i] > 0) || !(without[i] > 0)) throw std::invalid_argument("a time of a pair is not above 0");
-    overhead.each_pct.push_back(100 * (with[i] / without[i] - 1));
-    losses.push_back(100 * (1 - without[i] / with[i]));  // busbw is 1/time
+    ratios.push_back(with[i] / without[i]);
+    overhead.each_pct.push_back(100 * (ratios.back() - 1));
   }
-  const MeanBound time = mean_upper95(overhead.each_pct);
-  const MeanBound loss = mean_upper95(losses);
+  const MeanBound time = bound_of_change(ratios, mean_of, more_time);
+  const MeanBound loss = bound_of_change(ratios, mean_of, less_busbw);
   overhead.mean_pct = time.mean;
   overhead.upper95_pct = time.upper95;
   overhead.loss_mean_pct = loss.mean;
@@ -74,10 +95,17 @@ Overhead paired_overhead(const std::vector<double>& with, const std::vector<doub
 }
 
 void add_cpu_loss(Overhead& overhead, const std::vector<double>& with, const std::vector<double>& without) {
-  const Overhead cpu = paired_overhead(with, without);
+  const Overhead cpu = paired_overhead(with, without, overhead.mean_of);
   overhead.cpu_pairs = cpu.pairs;
   overhead.cpu_mean_pct = cpu.mean_pct;
   overhead.cpu_upper95_pct = cpu.upper95_pct;
+}
+
+double lower95_pct(double mean_pct, double upper95_pct, PairMean mean_of, bool of_loss) {
+  if (mean_of == PairMean::kRatios) return 2 * mean_pct - upper95_pct;  // Student's t is symmetric
+  const double sign = of_loss ? -1 : 1;
+  const double mean = std::log1p(sign * mean_pct / 100), upper = std::log1p(sign * upper95_pct / 100);
+  return sign * 100 * std::expm1(2 * mean - upper);
 }
 
 const char* name(Outcome outcome) {
@@ -94,7 +122,7 @@ const char* name(Outcome outcome) {
 }
 
 Overhead overhead_between(const std::vector<const ModeResult*>& with,
-                          const std::vector<const ModeResult*>& without) {
+                          const std::vector<const ModeResult*>& without, PairMean mean_of) {
   std::vector<double> time_with, time_without, cpu_with, cpu_without;
   for (size_t pair = 0; pair < std::min(with.size(), without.size()); ++pair) {
     const ModeResult &a = *with[pair], &b = *without[pair];
@@ -106,7 +134,7 @@ Overhead overhead_between(const std::vector<const ModeResult*>& with,
     cpu_with.push_back(a.cpu.per_gb());
     cpu_without.push_back(b.cpu.per_gb());
   }
-  Overhead overhead = paired_overhead(time_with, time_without);
+  Overhead overhead = paired_overhead(time_with, time_without, mean_of);
   add_cpu_loss(overhead, cpu_with, cpu_without);
   return overhead;
 }

@@ -28,14 +28,23 @@ MeanBound mean_upper95(const std::vector<double>& values);
 /// `with[i]` and `without[i]` are the two halves of pair i: seconds (or any time) per operation.
 /// Fills everything but the labels. Throws std::invalid_argument when the lengths differ or a value is not
 /// above 0.
+/// The mean and its bound are those of ln(with[i] / without[i]). The mean of the ratios themselves is biased:
+/// noise alone makes the time look longer (the mean of e^x is above e^0), and the loss of busbw smaller.
 /// (cpu_* apart: add_cpu_loss.)
-Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without);
+Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without,
+                         PairMean mean_of = PairMean::kLogRatios);
 
-/// Fills cpu_pairs, cpu_mean_pct and cpu_upper95_pct from CPU time per byte of pairs. Throws as above.
+/// The one-sided lower 95 % bound that belongs to a mean and its upper bound, all in per cent. `of_loss`:
+/// they are losses (1 - ratio), not gains in time (ratio - 1).
+double lower95_pct(double mean_pct, double upper95_pct, PairMean mean_of, bool of_loss);
+
+/// Fills cpu_pairs, cpu_mean_pct and cpu_upper95_pct from CPU time per byte of pairs, in the way of
+/// `overhead.mean_of`. Throws as above.
 void add_cpu_loss(Overhead& overhead, const std::vector<double>& with, const std::vector<double>& without);
 
 /// Both, of the pairs of jobs whose two halves ended well and have a time. Fills everything but the labels.
 Overhead overhead_between(const std::vector<const ModeResult*>& with,
-                          const std::vector<const ModeResult*>& without);
+                          const std::vector<const ModeResult*>& without,
+                          PairMean mean_of = PairMean::kLogRatios);
 
 }  // namespace r2bench

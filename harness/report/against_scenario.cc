@@ -8,6 +8,7 @@
 
 #include "harness/report/json.h"
 #include "harness/scenario/load.h"
+#include "harness/scenario/plan_text.h"
 
 namespace r2bench {
 namespace {
@@ -63,7 +64,12 @@ class Against {
     for (const auto& [group, theirs] : {std::pair{"fabric", Json(fabric_json(scenario_.fabric))},
                                         std::pair{"workload", Json(workload_json(scenario_.workload))}})
       for (const auto& [key, value] : result_.at(group).items())
-        if (theirs.contains(key)) compare(std::string(group) + "." + key, value, theirs.at(key));
+        if (theirs.contains(key) && !theirs.at(key).is_null())
+          compare(std::string(group) + "." + key, value, theirs.at(key));
+    if (result_.contains("plan")) compare("plan", result_.at("plan"), plan_in_words(scenario_));
+    for (const Json& run : result_.at("runs"))
+      if (const Mode* mode = scenario_.find_mode(run.at("mode")); mode != nullptr && run.contains("env"))
+        compare(mode->label + ".env", run.at("env"), stated_environment(scenario_, *mode));
   }
 
   Wanted found() const {

@@ -95,6 +95,19 @@ TEST_F(AgainstScenario, settings_are_those_of_the_scenario) {
   EXPECT_EQ(said(), "");
 }
 
+TEST_F(AgainstScenario, faults_and_environment_are_those_of_the_scenario) {
+  json_["plan"][0] = "during iteration 61: port_down node1/nic0";
+  json_["runs"][1]["env"]["R2CC_FAILBACK_MS"] = "5";
+  EXPECT_NE(said().find("plan: is [\"during iteration 61: port_down node1/nic0\"], but the scenario says "
+                        "[\"during iteration 60: port_down node1/nic0"),
+            std::string::npos)
+      << said();
+  EXPECT_NE(said().find("migrate.env: is {\"R2CC_FAILBACK_MS\":\"5\"}"), std::string::npos) << said();
+  json_.erase("plan");  // an older result
+  for (nlohmann::json& run : json_["runs"]) run.erase("env");
+  EXPECT_EQ(said(), "");
+}
+
 TEST_F(AgainstScenario, a_mode_that_was_deleted_is_missing) {
   json_["runs"].erase(1);
   for (const char* metric : {"outcome", "fault_witness", "correctness", "recover_ms.max", "retained_bw"})

@@ -49,8 +49,8 @@ class RunCheck : private Findings {
       for (const auto& [name, count] : round.items()) sums[name] += count.get<uint64_t>();
     for (const auto& [name, sum] : sums)
       for (const char* group : {"recovery", "balance"})
-        if (metrics_.at(group).is_object() && metrics_.at(group).contains(name))
-          same(std::string(group) + "." + name, metrics_.at(group).at(name), sum, "its rounds");
+        if (const Json counts = metrics_.value(group, Json()); counts.is_object() && counts.contains(name))
+          same(std::string(group) + "." + name, counts.at(name), sum, "its rounds");
   }
 
   void check_rates() {

@@ -23,6 +23,7 @@ class FaultList : private Findings {
   void check() {
     check_counts();
     check_planned();
+    check_jobs_without_fault();
     for (const FaultTime& time : kFaultTimes) check_times(time.name);
     check_marks();
     check_recovery();
@@ -115,6 +116,21 @@ class FaultList : private Findings {
       same("faults.planned", planned, listed, "its list of faults");
     else if (planned > listed)
       say("faults.planned is " + std::to_string(planned) + ", but " + std::to_string(listed) + " are listed");
+  }
+
+  /// Each job has one round. Those of a job that ended before its faults were armed are not listed.
+  void check_jobs_without_fault() {
+    const auto said = number(metrics_.at("faults").value("jobs_without_fault", Json()));
+    if (!said) return;
+    std::map<size_t, bool> seen;  // by round
+    for (const Json& fault : run_.at("faults"))
+      seen[fault.at("repetition")] |= fault.at("witnessed").get<bool>();
+    size_t without = 0;
+    for (const auto& [round, witnessed] : seen) without += !witnessed;
+    const size_t cut_short = run_.value("/outcomes/cancelled"_json_pointer, size_t{0});
+    if (*said + double(cut_short) < double(without))
+      say("faults.jobs_without_fault is " + std::to_string(size_t(*said)) + ", but in " +
+          std::to_string(without) + " rounds no fault took effect");
   }
 
   /// In open time, which is no more than the time between its marks.

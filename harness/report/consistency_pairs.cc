@@ -101,7 +101,9 @@ void check_pairs(const ReadBack& all, std::vector<std::string>& found) {
     const Json& said = runs[m].at("metrics").at("overhead_pct");
     if (!said.is_object()) continue;
     findings.same("overhead_pct.against", said.at("against"), reference, "the order of the runs");
-    check_overhead(said, overhead_between(jobs, jobs_of(result, reference)), findings);
+    const PairMean mean_of =
+        said.value("mean_of", "ratios") == "log_ratios" ? PairMean::kLogRatios : PairMean::kRatios;
+    check_overhead(said, overhead_between(jobs, jobs_of(result, reference), mean_of), findings);
   }
   for (const ModeResult& job : result.jobs)
     if (std::none_of(result.modes.begin(), result.modes.end(),

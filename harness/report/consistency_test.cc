@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/measure/statistics.h"
 #include "harness/measure/testing/sample_result.h"
 #include "harness/report/testing/judged_json.h"
 #include "harness/report/testing/sample_pairs.h"
@@ -255,6 +256,13 @@ TEST_F(Consistency, rates_of_the_ports_follow_from_the_fabric) {
             "migrate: throughput.ports_gbps is 80.0, but 8.0 follows from the fabric\n");
 }
 
+TEST_F(Consistency, counts_of_balance_may_be_missing) {
+  json = judged_json(sample_scenario(), sample_result_with_dropped_faults());
+  ASSERT_FALSE(json["runs"][1]["rounds"].empty());
+  json["runs"][1]["metrics"].erase("balance");
+  EXPECT_EQ(said(), "");
+}
+
 TEST_F(Consistency, a_round_has_the_limit_and_the_rate_before_of_its_last_fault) {
   EXPECT_NE(said_with("/metrics/throughput/limit", 0.25)
                 .find("throughput.limit is 0.25, but 0.5 follows from the last faults of its rounds"),
@@ -289,6 +297,26 @@ TEST_F(PairsConsistency, losses_follow_from_the_jobs) {
       said_with("/metrics/overhead_pct/against", "migrate")
           .find("overhead_pct.against is \"migrate\", but \"baseline\" follows from the order of the runs"),
       std::string::npos);
+}
+
+TEST_F(PairsConsistency, losses_of_older_results_are_means_of_the_ratios) {
+  const auto said_loss = [&]() -> nlohmann::json& { return json["runs"][1]["metrics"]["overhead_pct"]; };
+  EXPECT_EQ(said_loss()["mean_of"], "log_ratios");
+  said_loss().erase("mean_of");
+  EXPECT_NE(said().find("migrate: overhead_pct.mean is "), std::string::npos) << said();
+
+  RunResult result = sample_pairs_result();
+  Overhead& overhead = result.overheads[0];
+  std::vector<double> with, without(overhead.each_pct.size(), 1.0);
+  for (const double each : overhead.each_pct) with.push_back(1 + each / 100);
+  Overhead older = paired_overhead(with, without, PairMean::kRatios);
+  add_cpu_loss(older, {1.05, 1.06, 1.07}, without);
+  older.mode = overhead.mode;
+  older.against = overhead.against;
+  overhead = older;
+  json = judged_json(sample_pairs_scenario(), result);
+  said_loss().erase("mean_of");
+  EXPECT_EQ(said(), "");
 }
 
 TEST_F(PairsConsistency, a_job_has_the_time_of_its_operations_and_the_bandwidth_of_its_time) {

@@ -106,6 +106,19 @@ TEST(Terminal, says_which_rates_the_ports_did_not_limit) {
       << text;
   EXPECT_NE(text.find("Verdict: pass"), std::string::npos) << "nothing is expected of the rate";
 }
+TEST(Terminal, says_of_how_many_rounds_that_were_measured_the_rate_settled) {
+  RunResult result = sample_result();
+  Throughput& rates = result.modes[1].throughput;
+  rates.rounds = 7;
+  rates.rounds_measured = 5;
+  rates.rounds_settled = 4;
+  const auto page = [&] { return written(TerminalReporter({false, 200}), sample_scenario(), result); };
+  EXPECT_NE(page().find(" 4/5 "), std::string::npos) << page();
+  rates.rounds_measured = rates.rounds_settled = 0;
+  EXPECT_EQ(page().find("0/7"), std::string::npos) << "not measured is not unsettled: " << page();
+  EXPECT_EQ(page().find("0/0"), std::string::npos) << page();
+}
+
 TEST(Terminal, says_of_which_rate_a_recovery_is_where_the_ports_did_not_limit_it) {
   const std::string note =
       "migrate: * recover counts to 90 % of this job's own rate before the fault times the limit; at the "

@@ -9,6 +9,7 @@
 #include "harness/judge/fault_times.h"
 #include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
+#include "harness/scenario/plan_text.h"
 
 namespace r2bench {
 namespace {
@@ -158,6 +159,7 @@ OrderedJson recovery_of(const ModeResult& mode) {
 OrderedJson overhead_of(const Overhead& overhead) {
   return {{"against", overhead.against},
           {"pairs", overhead.pairs},
+          {"mean_of", overhead.mean_of == PairMean::kLogRatios ? "log_ratios" : "ratios"},
           {"mean", overhead.mean_pct},
           {"upper95", number_or_null(overhead.upper95_pct)},
           {"busbw_loss_mean", overhead.loss_mean_pct},
@@ -187,6 +189,7 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
       {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
       {"unrecovered", mode.faults_unrecovered}, {"recovered_after_heal", mode.faults_recovered_after_heal},
       {"rounds_at_end", mode.rounds_at_end},    {"rounds_not_fired", mode.rounds_not_fired}};
+  if (mode.jobs_without_fault) json["faults"]["jobs_without_fault"] = *mode.jobs_without_fault;
   return json;
 }
 
@@ -260,6 +263,8 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   json["events"] = {{"written", mode.events.size()}, {"left_out", mode.events_left_out}};
   json["rounds"] = OrderedJson::array();
   for (const Counts& round : mode.rounds) json["rounds"].push_back(round);
+  if (const Mode* of_scenario = scenario.find_mode(mode.mode))
+    json["env"] = stated_environment(scenario, *of_scenario);
   json["settings"] = mode.settings;
   json["ranks"] = ranks_of(mode);
   if (!mode.hosts.empty()) json["hosts"] = hosts_of(mode);
@@ -313,7 +318,10 @@ OrderedJson workload_json(const Workload& work) {
   OrderedJson json = {{"engine", name(work.engine)}, {"op", name(work.op)},   {"dtype", name(work.dtype)},
                       {"bytes", work.bytes},         {"iters", work.iters},   {"warmup", work.warmup},
                       {"channels", work.channels},   {"verify", work.verify}, {"plugin", work.plugin}};
-  if (work.engine == Engine::kExec) json["command"] = work.exec.arguments;
+  if (work.engine == Engine::kExec) {
+    json["op"] = json["dtype"] = json["bytes"] = nullptr;  // the command knows
+    json["command"] = work.exec.arguments;
+  }
   return json;
 }
 
@@ -342,6 +350,7 @@ OrderedJson to_json(const Report& report) {
   json["environment"] = result.environment;
   json["fabric"] = fabric_json(scenario.fabric);
   json["workload"] = workload_json(scenario.workload);
+  json["plan"] = plan_in_words(scenario);
   json["runs"] = OrderedJson::array();
   for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(scenario, result, mode));
   json["jobs"] = OrderedJson::array();

@@ -8,6 +8,7 @@
 
 #include "harness/measure/statistics.h"
 #include "harness/measure/testing/sample_result.h"
+#include "harness/report/read_back.h"
 #include "harness/report/schema.h"
 
 namespace r2bench {
@@ -136,6 +137,18 @@ TEST(ResultJson, says_what_balance_did_and_nothing_of_it_in_other_modes) {
   EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
   EXPECT_TRUE(json["runs"][0]["metrics"]["balance"].is_null());
   EXPECT_EQ(json["runs"][1]["metrics"]["balance"], (Json{{"gray_nics", 3}, {"well_nics", 2}, {"lanes", 14}}));
+}
+
+TEST(ResultJson, says_of_a_command_no_operation_that_never_ran) {
+  Scenario scenario = sample_scenario();
+  scenario.workload.engine = Engine::kExec;
+  scenario.workload.exec.arguments = {"all_reduce_perf", "-b", "8"};
+  const Json json = written(scenario, sample_result());
+  EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+  for (const char* key : {"op", "dtype", "bytes"}) EXPECT_TRUE(json["workload"][key].is_null()) << key;
+  EXPECT_EQ(json["workload"]["command"], (Json{"all_reduce_perf", "-b", "8"}));
+  ASSERT_TRUE(scenario_of(json));
+  EXPECT_EQ(scenario_of(json)->workload.engine, Engine::kExec);
 }
 
 TEST(ResultJson, says_what_cpu_time_a_byte_took) {

@@ -73,7 +73,9 @@ OrderedJson row_of(const nlohmann::json& result, const nlohmann::json& run) {
 OrderedJson config_of(const std::vector<nlohmann::json>& results) {
   uint64_t least = UINT64_MAX, most = 0;
   for (const nlohmann::json& result : results) {
-    const uint64_t bytes = result.at("workload").at("bytes");
+    const nlohmann::json& said = result.at("workload").at("bytes");
+    const uint64_t bytes =
+        said.is_null() ? 0 : said.get<uint64_t>();  // a command's are not known, as in its row
     least = std::min(least, bytes);
     most = std::max(most, bytes);
   }

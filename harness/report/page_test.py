@@ -72,7 +72,29 @@ class Page(unittest.TestCase):
         lines[0] = json.dumps({**json.loads(lines[0]), "text": EVIL})
         with open(os.path.join(evil, "events.jsonl"), "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-        for name, results in (("one", [RUN]), ("two", [RUN, NIC_DOWN]), ("evil", [evil])):
+        lost = os.path.join(cls.folder, "lost")  # no fault of migrate was recovered from; the metric has how long that was waited for
+        shutil.copytree(RUN, lost)
+        result = load(lost)
+        run = next(run for run in result["runs"] if run["mode"] == "migrate")
+        for fault in run["faults"]:
+            fault["recover_ms"] = fault["recovered_at_ms"] = None
+        run["metrics"]["faults"]["unrecovered"] = sum(fault["sampled"] for fault in run["faults"])
+        run["metrics"]["recovery"]["recover_ms"] = {"n": 1, "p50": 1000, "p95": 1000, "p99": 1000, "max": 1000}
+        with open(os.path.join(lost, "result.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        slow = os.path.join(cls.folder, "slow")  # the first recovery took 40 ms more by the wall clock
+        shutil.copytree(RUN, slow)
+        result = load(slow)
+        next(f for run in result["runs"] for f in run["faults"] if f["recovered_at_ms"] is not None)["recovered_at_ms"] += 40
+        with open(os.path.join(slow, "result.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        command = os.path.join(cls.folder, "command")
+        shutil.copytree(RUN, command)
+        result = load(command)
+        result["workload"].update(engine="exec", op=None, dtype=None, bytes=None, command=["all_reduce_perf", "-b", "8"])
+        with open(os.path.join(command, "result.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        for name, results in (("command", [command]), ("lost", [lost]), ("slow", [slow]), ("one", [RUN]), ("two", [RUN, NIC_DOWN]), ("evil", [evil])):
             subprocess.run([R2BENCH, "report", *results, "-o", os.path.join(cls.folder, name + ".html")], check=True, capture_output=True)
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
@@ -203,6 +225,33 @@ class Page(unittest.TestCase):
         faults = [f for run in load(RUN)["runs"] for f in run["faults"] if f["sampled"] and None not in (f["detect_ms"], f["migrate_ms"], f["recover_ms"])]
         bars = self.all("svg.recovery rect[data-phase=detect]")
         self.assertEqual([float(bar.get_attribute("data-ms")) for bar in bars], [f["detect_ms"] for f in faults])
+        ramps = self.all("svg.recovery rect[data-phase=ramp]")
+        for ramp, f in zip(ramps, faults):
+            self.assertAlmostEqual(float(ramp.get_attribute("data-ms")), f["recovered_at_ms"] - f["migrated_at_ms"], places=6)
+
+    def test_ramp_is_wall_clock_time_though_recovery_is_open_time(self):
+        self.open("slow")  # between operations 40 ms passed in which nothing was open
+        fault = next(f for run in load(os.path.join(self.folder, "slow"))["runs"] for f in run["faults"] if f["recovered_at_ms"] is not None)
+        ramp = self.one("svg.recovery rect[data-phase=ramp]")
+        self.assertAlmostEqual(float(ramp.get_attribute("data-ms")), fault["recovered_at_ms"] - fault["migrated_at_ms"], places=6)
+        self.assertGreater(float(ramp.get_attribute("data-ms")), 39.9)
+        self.assertIn("wall-clock time", self.one("#recovery figcaption").text)
+
+    def test_of_a_command_the_page_names_the_command(self):
+        self.open("command")
+        self.assertIn("command: all_reduce_perf -b 8, ", self.one(".verdict").text)
+        self.assertNotIn("MiB", self.one(".verdict").text)
+
+    def test_a_recovery_that_never_came_is_no_time(self):
+        self.open("lost")
+        row, = (row for row in self.all("#recovery tbody tr") if row.text.startswith("migrate"))
+        self.assertEqual([cell.text for cell in row.find_elements(By.TAG_NAME, "td")[8:10]], ["never", "never"])
+        faults = [f for run in load(os.path.join(self.folder, "lost"))["runs"] for f in run["faults"] if f["sampled"]]
+        bars = self.all("svg.recovery rect[data-phase=detect]")
+        self.assertLess(len(bars), len(faults))
+        self.assertIn(f"{len(faults) - len(bars)} of {len(faults)} measured faults", self.one("#recovery .note").text)
+        self.open("one")
+        self.assertIn("1 of 3 measured faults has no bar", self.one("#recovery figcaption").text)
 
     def test_rates_that_the_ports_did_not_limit_are_marked(self):
         self.open("one")

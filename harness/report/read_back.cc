@@ -179,6 +179,8 @@ Overhead read_overhead(const std::string& mode, const Json& json) {
   overhead.mode = mode;
   overhead.against = json.at("against");
   overhead.pairs = json.at("pairs");
+  overhead.mean_of =
+      json.value("mean_of", "ratios") == "log_ratios" ? PairMean::kLogRatios : PairMean::kRatios;
   overhead.mean_pct = json.at("mean");
   overhead.upper95_pct = number_or(json, "upper95");
   overhead.loss_mean_pct = number_or(json, "busbw_loss_mean");
@@ -208,9 +210,7 @@ std::optional<Scenario> scenario_of(const Json& result) {
   const Json &fabric = result.at("fabric"), &work = result.at("workload");
   const auto kind = named(fabric.at("kind"), FabricKind::kNone);
   const auto engine = named(work.at("engine"), Engine::kExec);
-  const auto op = named(work.at("op"), Operation::kAllToAll);
-  const auto dtype = named(work.at("dtype"), DataType::kFloat8e5m2);
-  if (!kind || !engine || !op || !dtype) return std::nullopt;
+  if (!kind || !engine) return std::nullopt;
   Scenario scenario;
   scenario.fabric.kind = *kind;
   scenario.fabric.nodes = fabric.at("nodes");
@@ -219,9 +219,14 @@ std::optional<Scenario> scenario_of(const Json& result) {
   scenario.fabric.nic_rate_bits_per_s = fabric.at("nic_rate_bits_per_s");
   Workload& workload = scenario.workload;
   workload.engine = *engine;
-  workload.op = *op;
-  workload.dtype = *dtype;
-  workload.bytes = work.at("bytes");
+  if (*engine != Engine::kExec) {  // a command decides by itself what it does
+    const auto op = named(work.at("op"), Operation::kAllToAll);
+    const auto dtype = named(work.at("dtype"), DataType::kFloat8e5m2);
+    if (!op || !dtype) return std::nullopt;
+    workload.op = *op;
+    workload.dtype = *dtype;
+    workload.bytes = work.at("bytes");
+  }
   workload.iters = work.at("iters");
   workload.warmup = work.at("warmup");
   workload.channels = work.at("channels");
@@ -254,6 +259,7 @@ ModeResult mode_of(const Json& run) {
   const Json& faults = metrics.at("faults");
   mode.faults_planned = faults.at("planned");
   mode.faults_witnessed = faults.at("witnessed");
+  if (faults.contains("jobs_without_fault")) mode.jobs_without_fault = faults.at("jobs_without_fault");
   mode.faults_sampled = faults.at("sampled");
   const Json dropped = faults.value("dropped", Json::object());
   for (const auto& [why, count] : dropped.items()) mode.faults_dropped[why] = count.get<size_t>();

@@ -47,11 +47,17 @@ std::string without_note(const std::string& wanted, bool& slowed) {
   return slowed ? wanted.substr(0, wanted.rfind(" (")) : wanted;
 }
 
+/// Whether the fault was not seen in one of the run's several jobs.
+bool has_job_without_fault(const Json& run) {
+  return number_at(run, "/metrics/faults/jobs_without_fault").value_or(0) > 0;
+}
+
 /// As the run says, whatever its doubts do: trace events that were lost, or faults that were not seen.
 bool proves_nothing(const Json& run) {
   const Json& faults = run.at("metrics").at("faults");
-  return run.at("trace_lost") != 0 || (run.at("outcome") == "ok" && faults.at("witnessed").get<double>() <
-                                                                        faults.at("planned").get<double>());
+  return run.at("trace_lost") != 0 || has_job_without_fault(run) ||
+         (run.at("outcome") == "ok" &&
+          faults.at("witnessed").get<double>() < faults.at("planned").get<double>());
 }
 
 class Recheck {
@@ -176,7 +182,8 @@ class Recheck {
   bool is_not_whole(const Json& run) const {
     if (run.at("outcome") == "cancelled") return true;
     const Json& faults = run.at("metrics").at("faults");
-    const bool unseen = faults.at("witnessed") == 0 || (run.at("outcome") == "ok" && proves_nothing(run));
+    const bool unseen = faults.at("witnessed") == 0 || has_job_without_fault(run) ||
+                        (run.at("outcome") == "ok" && proves_nothing(run));
     const std::string mode = run.at("mode");
     const Json& doubts = result_.at("doubts");
     return unseen && std::any_of(doubts.begin(), doubts.end(), [&](const Json& doubt) {

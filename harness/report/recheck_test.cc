@@ -138,6 +138,21 @@ TEST_F(Recheck, strikes_that_rounds_may_be_which_did_not_fire_are_unknown) {
   EXPECT_NE(said().find("migrate.fault_witness: is said to be unknown"), std::string::npos) << said();
 }
 
+TEST_F(Recheck, a_fault_that_one_of_several_jobs_did_not_see_leaves_it_unknown) {
+  RunResult result = sample_result();
+  ModeResult& mode = result.modes[1];
+  mode.outcomes = {{"ok", 2}};
+  mode.jobs_without_fault = 1;
+  json = judged_json(sample_scenario(), result);
+  EXPECT_EQ(json["verdict"], "unknown");
+  EXPECT_EQ(json["runs"][1]["metrics"]["faults"]["jobs_without_fault"], 1);
+  EXPECT_EQ(said(), "");
+  json["verdict"] = "pass";
+  json["doubts"] = nlohmann::json::array();
+  for (nlohmann::json& expectation : json["expectations"]) expectation["ok"] = true;
+  EXPECT_NE(said().find("verdict: 'pass', but 'unknown' follows"), std::string::npos) << said();
+}
+
 TEST_F(Recheck, a_loss_that_so_few_pairs_cannot_tell_is_unknown) {
   Scenario scenario = sample_pairs_scenario();
   scenario.expectations.push_back({"migrate", "busbw_loss_pct", "<= 3 %", 1, 1,

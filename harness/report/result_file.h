@@ -16,6 +16,18 @@ class InputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What `act` returns. A JSON exception in it (a key is missing, or a value has another type than r2bench
+/// writes) becomes an InputError that names `file`: it is damaged.
+template <typename Act>
+auto reading(const std::filesystem::path& file, Act&& act) -> decltype(act()) {
+  try {
+    return act();
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(file.string() + ": is damaged (" + error.what() +
+                     "); copy it again from where it was made, or run the scenario again");
+  }
+}
+
 /// `text` as JSON. `where`: what it is called in an error, a file's name; `first_line`: where in it the text
 /// begins. Throws InputError when it is empty, ends in the middle or is no JSON; the last two with line and
 /// column.

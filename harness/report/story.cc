@@ -89,7 +89,8 @@ class Teller {
       say("", "no sample: " + sample.why_not_sampled);
     if (sample.detected_ns) say(since(sample.t0_ns, *sample.detected_ns), noticed(sample.detected_by));
     if (sample.migrated_ns)
-      say(since(sample.t0_ns, *sample.migrated_ns), "the first new data arrived over another NIC");
+      say(since(sample.t0_ns, *sample.migrated_ns),
+          "the last affected channel had delivered over another NIC");
     const bool healed = sample.healed_ns && mode_.outcome == Outcome::kOk;
     const auto tell_heal = [&] {
       say(since(sample.t0_ns, *sample.healed_ns), sample.target + (of_rank ? " continued" : " was healed"));

@@ -33,7 +33,7 @@ TEST_F(StoryOfLostAndSlow, tells_of_one_detection_and_of_a_rate_that_returned) {
     }
     EXPECT_NE(before_slow.find("+ 105 ms detected by the watchdog"), std::string::npos) << before_slow;
     ASSERT_NE(behind_slow, "") << kind;
-    for (const char* wrong : {"detected", "arrived over another NIC", "never returned"})
+    for (const char* wrong : {"detected", "delivered over another NIC", "never returned"})
       EXPECT_EQ(behind_slow.find(wrong), std::string::npos) << behind_slow;
   }
 }

@@ -169,7 +169,9 @@ class Page {
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
                  t.rounds_measured > 0 ? short_number(t.retained) + star(t) : kNone,
                  t.rounds > 0 ? short_number(t.limit) : kNone,
-                 t.rounds > 0 ? std::to_string(t.rounds_settled) + "/" + std::to_string(t.rounds) : kNone,
+                 t.rounds_measured > 0
+                     ? std::to_string(t.rounds_settled) + "/" + std::to_string(t.rounds_measured)
+                     : kNone,
                  mode.restored.ratio ? fixed(*mode.restored.ratio, 3) : kNone,
                  std::to_string(mode.count("migrations")), by.empty() ? kNone : by});
     }

@@ -157,6 +157,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   check_reduction(document, root, scenario);
   check_pairs_and_repeats(document, root, scenario);
   check_faults(document, root, scenario);
+  check_overlaps(document, scenario);
   for (const Expectation& expectation : scenario.expectations)
     check_expectation(document, scenario, expectation);
   if (scenario.workload.engine == Engine::kNccl) check_nccl(document, root, scenario);

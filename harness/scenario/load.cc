@@ -9,6 +9,9 @@
 #include <fstream>
 #include <sstream>
 
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
 #include "harness/scenario/sections.h"
 #include "harness/scenario/suggest.h"
 #include "harness/scenario/yaml_reader.h"
@@ -33,12 +36,55 @@ std::optional<size_t> entry_of(const std::string& step, size_t size) {
   return number;
 }
 
+/// `at` with `value` at the steps from `from` on; what lies beside these steps is shared with `at`. nullopt:
+/// as substitute() says.
+std::optional<YAML::Node> with(const YAML::Node& at, const std::vector<std::string>& steps, size_t from,
+                               const YAML::Node& value) {
+  if (from == steps.size()) return value;
+  if (at.IsSequence()) {
+    const auto entry = entry_of(steps[from], at.size());
+    if (!entry || from + 1 == steps.size()) return std::nullopt;
+    YAML::Node list(YAML::NodeType::Sequence);
+    for (size_t i = 0; i < at.size(); ++i) {
+      const auto child = i == *entry ? with(at[i], steps, from + 1, value) : at[i];
+      if (!child) return std::nullopt;
+      list.push_back(*child);
+    }
+    return list;
+  }
+  if (at.IsScalar()) return std::nullopt;
+  YAML::Node map(YAML::NodeType::Map);
+  bool found = false;
+  if (at.IsMap())
+    for (const auto& entry : at) {
+      const bool here = entry.first.IsScalar() && entry.first.Scalar() == steps[from];
+      found = found || here;
+      const auto child = here ? with(entry.second, steps, from + 1, value) : entry.second;
+      if (!child) return std::nullopt;
+      map.force_insert(entry.first, *child);
+    }
+  if (!found) {
+    const auto child = with(YAML::Node(), steps, from + 1, value);
+    if (!child) return std::nullopt;
+    map.force_insert(steps[from], *child);
+  }
+  return map;
+}
+
 /// Puts `value` at the dotted `path` of a tree; false when a step of the path is neither a key of a map nor
 /// the number of an entry of a list ('faults.0.target').
-bool substitute(YAML::Node root, const std::string& path, const YAML::Node& value) {
+///
+/// `aliases`: some nodes may stand at several places of the tree. Then the maps and lists on the path are
+/// made anew, so that nothing changes elsewhere; they lose their lines. Else the tree is changed in place.
+bool substitute(YAML::Node& root, const std::string& path, const YAML::Node& value, bool aliases) {
   const std::vector<std::string> steps = split(path, '.');
   if (steps.empty()) return false;
   if (steps[0] == "faults" && (steps.size() < 3 || !std::as_const(root)["faults"].IsDefined())) return false;
+  if (aliases) {
+    const auto changed = with(root, steps, 0, value);
+    if (changed) root.reset(*changed);
+    return changed.has_value();
+  }
   YAML::Node at = root;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     YAML::Node next;
@@ -63,6 +109,28 @@ struct Axis {
   std::string path;
   size_t values = 0;
 };
+
+/// "16 MiB" -> "16MiB": fit for a directory name.
+std::string file_name_part(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-') result += c;
+  }
+  return result;
+}
+
+/// What tells the scenarios of the cells apart is their names: of folders, of baselines.
+void check_names(Document& document, const YAML::Node& values, const std::string& path) {
+  std::map<std::string, std::string> seen;  // by part of the name
+  for (const auto& value : values) {
+    if (!value.IsScalar()) continue;
+    const auto [other, added] = seen.try_emplace(file_name_part(value.Scalar()), value.Scalar());
+    if (!added)
+      document.report(value, "'" + value.Scalar() + "' of '" + path + "' gives its scenario the name that '" +
+                                 other->second + "' gives, '…-" + other->first +
+                                 "'; values must differ in letters, digits, '.' or '-'");
+  }
+}
 
 std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
   std::vector<Axis> axes;
@@ -90,9 +158,14 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
                       "'" + path + "' must be a list of values, but is " + kind_of(entry.second));
       continue;
     }
+    if (std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.path == path; })) {
+      document.report(entry.first, "'" + path + "' is given twice in 'matrix'");
+      continue;
+    }
     for (const auto& value : entry.second) {
       if (!value.IsScalar()) document.report(value, "a value of the matrix must be a single value");
     }
+    check_names(document, entry.second, path);
     axes.push_back({path, entry.second.size()});
     cells *= entry.second.size();
     if (cells > kMaxCells) {
@@ -103,23 +176,14 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
   return axes;
 }
 
-/// "16 MiB" -> "16MiB": fit for a directory name.
-std::string file_name_part(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-') result += c;
-  }
-  return result;
-}
-
-void apply_sets(Document& document, YAML::Node root, const LoadOptions& options) {
+void apply_sets(Document& document, YAML::Node& root, const LoadOptions& options, bool aliases) {
   for (const auto& [path, text] : options.set) {
     const std::string origin = "--set " + path + "=" + text;
     try {
       const YAML::Node value = YAML::Load(text);
       document.add_override(value, origin);
       const std::string top = path.substr(0, path.find('.'));
-      if (path == "matrix" || top == "matrix" || !substitute(root, path, value)) {
+      if (path == "matrix" || top == "matrix" || !substitute(root, path, value, aliases)) {
         document.problems().push_back({origin, 0, 0, "'" + path + "' is no key that can be set", ""});
       }
     } catch (const YAML::Exception& error) {
@@ -137,11 +201,52 @@ void note_overrides(Scenario& scenario, const LoadOptions& options) {
   if (!modes.empty()) scenario.overrides["modes"] = modes;
 }
 
+/// Where a YAML document begins, and whether anything is in it.
+class DocumentStart : public YAML::EventHandler {
+ public:
+  YAML::Mark mark;
+  bool empty = true;
+
+  void OnDocumentStart(const YAML::Mark& at) override { mark = at, empty = true; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override { empty = false; }
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {
+    empty = false;
+  }
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    empty = false;
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    empty = false;
+  }
+  void OnMapEnd() override {}
+};
+
+/// Where what YAML::Load does not read begins: a second document that is not empty, or a bracket too many.
+/// (YAML::LoadAll does not end at the latter.)
+std::optional<YAML::Mark> end_of_first_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart document;
+  if (!parser.HandleNextDocument(document)) return std::nullopt;
+  for (int last = -1; parser.HandleNextDocument(document); last = document.mark.pos)
+    if (!document.empty || document.mark.pos == last) return document.mark;
+  return std::nullopt;
+}
+
 std::vector<Axis> axes_of(const std::string& file, const std::string& text) {
   Document document(file, text);
   std::vector<Axis> axes;
   try {
     const YAML::Node root = YAML::Load(text);
+    if (const auto mark = end_of_first_document(text))
+      document.report_line(
+          mark->line + 1, mark->column + 1,
+          "the scenario ends before this, and the rest of the file would be ignored; write a "
+          "second document into a file of its own");
     if (!root.IsMap())
       throw ScenarioError(
           {{file, 0, 0,
@@ -166,6 +271,7 @@ Scenario read_cell(Document& document, const std::string& file, const std::strin
                    const std::vector<Axis>& axes, size_t cell, const LoadOptions& options) {
   // The text is parsed anew for each cell: nodes are shared handles, and a substitution would be seen by all.
   YAML::Node root = YAML::Load(text);
+  const bool aliases = text.find('&') != std::string::npos;  // none without an anchor
   std::map<std::string, std::string> chosen;
   std::string suffix;
   for (const Axis& axis : axes) {
@@ -173,11 +279,11 @@ Scenario read_cell(Document& document, const std::string& file, const std::strin
     cell /= axis.values;
     chosen[axis.path] = value.Scalar();
     suffix += "-" + file_name_part(value.Scalar());
-    if (!substitute(root, axis.path, value))
+    if (!substitute(root, axis.path, value, aliases))
       document.report(value, "'" + axis.path + "' is no key of this file");
   }
   root.remove("matrix");
-  apply_sets(document, root, options);
+  apply_sets(document, root, options, aliases);
   Scenario scenario = read_sections(document, root, std::filesystem::path(file).stem().string(), options);
   scenario.name += suffix;
   scenario.matrix = std::move(chosen);
@@ -210,6 +316,11 @@ std::vector<Scenario> parse_scenarios(const std::string& file, const std::string
   for (size_t cell = 0; cell < cells; ++cell) {
     Document document(file, text);
     scenarios.push_back(read_cell(document, file, text, axes, cell, options));
+    const bool known = std::any_of(scenarios.begin(), scenarios.end() - 1, [&](const Scenario& other) {
+      return other.name == scenarios.back().name;
+    });
+    if (known && document.ok())
+      document.report_line(0, 0, "two scenarios of the matrix have the name '" + scenarios.back().name + "'");
     add_new(problems, document.problems());
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));

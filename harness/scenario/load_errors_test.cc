@@ -124,5 +124,110 @@ TEST(RefusedModes, on_nccls_own_transport_are_baseline_and_expect_nothing_of_the
             std::string::npos);
 }
 
+TEST(LoadErrors, what_follows_the_first_document_is_refused) {
+  const std::string one = file("fabric: {nodes: 2}");
+  const std::vector<Problem> problems = problems_of(one + "---\nversion: 1\nfabrik: {nodes: 9}\n");
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].line, 4);
+  EXPECT_EQ(
+      problems[0].message,
+      "the scenario ends before this, and the rest of the file would be ignored; write a second document "
+      "into a file of its own");
+  for (const char* rest : {"---\n---\nversion: 1\n", "]\n", "}\n", "...\nversion: 1\n"})
+    EXPECT_EQ(problems_of(one + rest).size(), 1u) << rest;
+  EXPECT_EQ(parse_scenarios("x.yaml", "---\n" + one + "...\n").size(), 1u);
+  EXPECT_EQ(parse_scenarios("x.yaml", one + "---\n").size(), 1u) << "an empty one says nothing";
+}
+
+TEST(LoadErrors, a_label_is_a_name) {
+  for (const char* label : {"\"a\\nb\"", "\"a\\x01\"", "..", "\"<b>x|&y`\"", "all", "\"\"", "a/b", "ä"}) {
+    const std::vector<Problem> problems =
+        problems_of(std::string("version: 1\nmodes: [{mode: migrate, label: ") + label + "}]\n");
+    ASSERT_EQ(problems.size(), 1u) << label;
+    EXPECT_NE(problems[0].message.find("is no good label; use one word of letters, digits"),
+              std::string::npos)
+        << problems[0].message;
+  }
+  EXPECT_EQ(parse_scenarios("x.yaml", "version: 1\nmodes: [{mode: migrate, label: v1.2_no-ack}]\n")[0]
+                .modes[0]
+                .label,
+            "v1.2_no-ack");
+}
+
+TEST(LoadErrors, the_scenarios_of_a_matrix_have_different_names) {
+  const auto why = [](const std::string& matrix) {
+    const std::vector<Problem> problems = problems_of(file("matrix: {" + matrix + "}"));
+    EXPECT_EQ(problems.size(), 1u) << ScenarioError(problems).what();
+    return to_string(problems.at(0));
+  };
+  EXPECT_NE(why("workload.bytes: [1 MiB], workload.bytes: [2 MiB, 3 MiB]")
+                .find("x.yaml:3:35: 'workload.bytes' is given twice in 'matrix'"),
+            std::string::npos)
+      << why("workload.bytes: [1 MiB], workload.bytes: [2 MiB, 3 MiB]");
+  EXPECT_NE(
+      why("workload.bytes: [1 MiB, 1MiB]")
+          .find("x.yaml:3:34: '1MiB' of 'workload.bytes' gives its scenario the name that '1 MiB' gives"),
+      std::string::npos);
+  EXPECT_NE(why("workload.plugin: ['a*', 'a']").find("'a' of 'workload.plugin' gives"), std::string::npos);
+  // Across keys: 1-2 and 3 as 1 and 2-3.
+  EXPECT_NE(why("env.A: [1, 1-2], env.B: [3, 2-3]").find("have the name 'x-1-2-3'"), std::string::npos);
+}
+
+std::string overlap(const std::string& faults) {
+  const std::string text =
+      file("fabric: {nodes: 2, nics_per_node: 4}\nworkload: {iters: 100}\nfaults: [" + faults + "]");
+  try {
+    parse_scenarios("x.yaml", text);
+  } catch (const ScenarioError& error) {
+    return error.problems().at(0).message;
+  }
+  return "";
+}
+
+TEST(Overlap, a_fault_whose_nics_are_taken_for_good_is_refused) {
+  EXPECT_EQ(overlap("{at: {iter: 20}, target: node1/nic0, kind: port_down}, "
+                    "{at: {iter: 30}, target: node1/nic0, kind: port_down}"),
+            "'port_down node1/nic0 #2' takes nothing that 'port_down node1/nic0' has not taken already, and "
+            "that one is never healed; say how long it lasts, such as 'for: 200 ms'");
+  for (const char* faults : {"{at: {iter: 20}, target: node1/nic0, kind: port_down}, "
+                             "{at: {iter: 20}, target: node1/nic0, kind: port_down}",
+                             "{at: {iter: 20}, target: 'node*/nic[0-1]', kind: port_down}, "
+                             "{at: {iter: 20}, target: node1/nic1, kind: port_down, for: 1 s}",
+                             "{at: {iter: 30}, target: node1/nic0, kind: port_down}, "
+                             "{at: {iter: 20}, target: node1/nic0, kind: port_down}",
+                             "{at: {wr: 30}, target: node1/nic0, kind: blackhole}, "
+                             "{on: migration_started, target: node1/nic0, kind: blackhole}",
+                             "{at: {time: 1 s}, target: node1/nic0, kind: port_down}, "
+                             "{at: {time: 2 s}, target: node1/nic0, kind: port_down, for: 1 s}",
+                             "{name: first, at: {iter: 20}, target: node1/nic0, kind: port_down}, "
+                             "{after: first, target: node1/nic0, kind: port_down, for: 1 s}"})
+    EXPECT_NE(overlap(faults).find("takes nothing that '"), std::string::npos) << faults;
+}
+
+TEST(Overlap, faults_that_change_something_beside_others_are_not) {
+  for (const char* faults :
+       {"{at: {iter: 20}, target: node1/nic0, kind: port_down, for: 100 ms}, "  // healed
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}, "  // before it
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down, for: 100 ms}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down}, "  // another NIC
+        "{on: migration_started, target: node1/nic1, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down}, "  // one NIC more
+        "{at: {iter: 30}, target: 'node1/nic*', kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: throttle, rate: 1 Mbit/s}, "  // another kind
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: blackhole}, "  // is also told
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_down, events: false}, "  // is also told
+        "{at: {iter: 30}, target: node1/nic0, kind: port_down}",
+        "{at: {iter: 20}, target: node1/nic0, kind: throttle, rate: 100 Mbit/s}, "  // slower still
+        "{at: {iter: 30}, target: node1/nic0, kind: throttle, rate: 50 Mbit/s}",
+        "{at: {iter: 20}, target: node1/nic0, kind: qp_error}, "  // another queue pair
+        "{at: {iter: 20}, target: node1/nic0, kind: qp_error}",
+        "{at: {iter: 20}, target: node1/nic0, kind: port_flap, down: 10 ms, up: 10 ms, count: 2}, "  // ends
+        "{at: {iter: 30}, target: node1/nic0, kind: port_flap, down: 10 ms, up: 10 ms, count: 2}"})
+    EXPECT_EQ(overlap(faults), "") << faults;
+}
+
 }  // namespace
 }  // namespace r2bench

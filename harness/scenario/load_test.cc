@@ -74,8 +74,8 @@ TEST(Load, faults_are_armed_when_all_are_warm_unless_the_file_says_before) {
 }
 
 TEST(Load, what_kind_of_device_the_virtual_hca_is_may_be_said) {
-  const std::string text = std::string(kNicDown).replace(
-      std::string(kNicDown).find("NCCL_IB_TIMEOUT: 14"), 19, "VHCA_DMABUF: 0, VHCA_DELAY_VISIBILITY: 20");
+  const std::string text = std::string(kNicDown).replace(std::string(kNicDown).find("NCCL_IB_TIMEOUT: 14"),
+                                                         19, "VHCA_DMABUF: 0, VHCA_DELAY_VISIBILITY: 20");
   const std::map<std::string, std::string> said{{"VHCA_DELAY_VISIBILITY", "20"}, {"VHCA_DMABUF", "0"}};
   EXPECT_EQ(parse_scenarios("nic_down.yaml", text).at(0).env, said);
 }
@@ -143,6 +143,38 @@ matrix: {faults.1.target: [node1/nic3, "node1/nic[0-1]"]}
   EXPECT_EQ(all[0].faults[0].target.text, "node0/nic0");
   EXPECT_EQ(all[0].faults[1].target.text, "node1/nic3");
   EXPECT_EQ(all[1].faults[1].target.text, "node1/nic[0-1]");
+}
+
+TEST(Load, a_change_at_one_place_is_not_seen_at_an_alias_of_it) {
+  const std::string text = R"(version: 1
+modes: [{mode: migrate, label: a, env: &e {X: 1}}, {mode: migrate, label: b, env: *e}]
+fabric: {nics_per_node: 4}
+faults:
+  - &f {at: {iter: 2}, target: &t node1/nic0, kind: throttle, rate: 1 Mbit/s}
+  - *f
+  - {at: {iter: 3}, target: *t, kind: noop}
+)";
+  LoadOptions options;
+  options.set = {{"faults.0.target", "node1/nic2"}, {"faults.1.at.iter", "7"}};
+  const Scenario set = parse_scenarios("a.yaml", text, options)[0];
+  ASSERT_EQ(set.faults.size(), 3u);
+  EXPECT_EQ(set.faults[0].target.text, "node1/nic2");
+  EXPECT_EQ(set.faults[0].trigger.value, 2u);
+  EXPECT_EQ(set.faults[1].target.text, "node1/nic0");
+  EXPECT_EQ(set.faults[1].trigger.value, 7u);
+  EXPECT_EQ(set.faults[2].target.text, "node1/nic0");
+
+  const std::vector<Scenario> cells = parse_scenarios(
+      "a.yaml", text + "matrix: {faults.1.target: [node1/nic1, node1/nic3], workload.iters: [50]}\n");
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[1].faults[0].target.text, "node1/nic0");
+  EXPECT_EQ(cells[1].faults[1].target.text, "node1/nic3");
+  EXPECT_EQ(cells[1].workload.iters, 50);
+
+  options.set = {{"faults.9.target", "node1/nic2"}};
+  EXPECT_THROW(parse_scenarios("a.yaml", text, options), ScenarioError);
+  options.set = {{"seed.x", "1"}};
+  EXPECT_THROW(parse_scenarios("a.yaml", "seed: 3\n" + text, options), ScenarioError);
 }
 
 TEST(Load, faults_of_ranks_are_the_harnesss_own) {

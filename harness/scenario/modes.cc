@@ -40,9 +40,10 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     check_env(document, map.get("env"), mode.env);
     mode.transport = read_transport(map);
     map.finish();
-    if (mode.label.empty() || mode.label == "all" || mode.label.find_first_of(", \t/") != std::string::npos) {
-      document.report(map.has("label") ? map.get("label") : node,
-                      "'" + mode.label + "' is no good label; use one word that is not 'all'");
+    if (!good_name(mode.label) || mode.label == "all") {
+      document.report(
+          map.has("label") ? map.get("label") : node,
+          "'" + mode.label + "' is no good label; use one word of " + kNameRule + ", that is not 'all'");
     }
   }
   const auto kind = kind_from(word);

@@ -15,14 +15,14 @@ constexpr int kMaxRanksPerNode = 16;
 constexpr int kMaxNics = 16;
 constexpr int kMaxPorts = 4;
 
+}  // namespace
+
 bool good_name(const std::string& text) {
   return !text.empty() && text.size() <= 64 && text.front() != '.' && text.front() != '-' &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
          });
 }
-
-}  // namespace
 
 Scenario read_sections(Document& document, const YAML::Node& root, const std::string& default_name,
                        const LoadOptions& options) {
@@ -37,10 +37,7 @@ Scenario read_sections(Document& document, const YAML::Node& root, const std::st
 
   scenario.name = map.text("name").value_or(default_name);
   if (!good_name(scenario.name)) {
-    const std::string rule =
-        "'" + scenario.name +
-        "' is no good name; use letters, digits, '_', '-' and '.', at most 64 of them, and "
-        "start with a letter or digit";
+    const std::string rule = "'" + scenario.name + "' is no good name; use " + kNameRule;
     map.has("name") ? document.report(map.get("name"), rule)
                     : document.report_line(0, 0, rule + " (it is the file's name; 'name:' gives another)");
   }

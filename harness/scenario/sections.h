@@ -16,6 +16,11 @@ namespace r2bench {
 Scenario read_sections(Document& document, const YAML::Node& root, const std::string& default_name,
                        const LoadOptions& options);
 
+/// Of a scenario or a mode: names of folders and log files, and cells of tables. kNameRule says it.
+bool good_name(const std::string& text);
+inline constexpr char kNameRule[] =
+    "letters, digits, '_', '-' and '.', at most 64 of them, and start with a letter or digit";
+
 void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric);
 /// `nics_are_given`: the file says how many NICs a node has; else a preset does.
 void read_topology(Document& document, const YAML::Node& node, bool nics_are_given, Fabric& fabric);
@@ -37,6 +42,8 @@ void read_expectations(Document& document, const YAML::Node& node,
                        const std::vector<std::string>& file_labels, Scenario& scenario);
 /// What no section can see by itself.
 void check_whole(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of faults that could change nothing.
+void check_overlaps(Document& document, const Scenario& scenario);
 /// … of the engine nccl.
 void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario);
 /// … of those engines whose NCCL may take its own transport.

@@ -135,7 +135,7 @@ def one_run(options, lanes, number, delayed, baseline, record, lock):
     seed = options.seed + 1000 * number + (500 if delayed else 0)
     arguments = ["--baseline", baseline, "--seed", str(seed)]
     if delayed:
-        arguments += ["--set", f"env.R2CC_FENCE_DELAY_MS={options.delay}"]
+        arguments += ["--set", f"env.R2CC_FENCE_DELAY_MS={options.delay}", "--may-differ", "env.R2CC_FENCE_DELAY_MS"]
     if not options.no_reference:
         arguments += ["--reference", "env.R2CC_FENCE_DELAY_MS=0"]
     began = origin.now()

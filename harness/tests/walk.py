@@ -161,6 +161,8 @@ class Walk:
             others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
             if kind in GONE and (ranks > 1 or frozen or gone_of not in (None, node)) or kind == "freeze" and gone_of is not None:
                 continue
+            if kind in GONE and bad_until[node][nic] == math.inf:  # it is gone already: the scenario is refused
+                continue
             declared = "blackhole" if kind == "one_way" else kind
             if declared in MIGRATING:
                 if others_bad:

@@ -2,15 +2,15 @@
 // What resilience costs where nothing fails.
 #include "harness/base/format.h"
 #include "harness/judge/metric.h"
+#include "harness/measure/statistics.h"
 
 namespace r2bench {
 namespace {
 
-/// Student's t is symmetric: the lower bound is as far from the mean as the upper one.
-Value bound_of(double mean, double upper, size_t pairs) {
+Value bound_of(double mean, double upper, size_t pairs, double lower) {
   const std::string count = std::to_string(pairs) + " pairs";
   Value value = Value::of(upper, fixed(upper, 2) + " % (mean " + fixed(mean, 2) + " %, " + count + ")");
-  value.other_bound = 2 * mean - upper;
+  value.other_bound = lower;
   value.undecided = count + " leave it between " + fixed(*value.other_bound, 2) + " and " + fixed(upper, 2) +
                     " %; four times as many halve that: --set pairs=" + std::to_string(4 * pairs);
   return value;
@@ -22,7 +22,7 @@ Value overhead(const RunResult& result, const ModeResult& mode, bool busbw) {
     if (overhead.pairs < 2) return Value::none("fewer than two pairs were measured");
     const double upper = busbw ? overhead.loss_upper95_pct : overhead.upper95_pct;
     const double mean = busbw ? overhead.loss_mean_pct : overhead.mean_pct;
-    return bound_of(mean, upper, overhead.pairs);
+    return bound_of(mean, upper, overhead.pairs, lower95_pct(mean, upper, overhead.mean_of, busbw));
   }
   return Value::none("no pair was measured");
 }
@@ -31,7 +31,8 @@ Value cpu_loss(const RunResult& result, const ModeResult& mode) {
   for (const Overhead& overhead : result.overheads) {
     if (overhead.mode != mode.mode) continue;
     if (overhead.cpu_pairs < 2) return Value::none("the CPU time of fewer than two pairs is known");
-    return bound_of(overhead.cpu_mean_pct, overhead.cpu_upper95_pct, overhead.cpu_pairs);
+    const double mean = overhead.cpu_mean_pct, upper = overhead.cpu_upper95_pct;
+    return bound_of(mean, upper, overhead.cpu_pairs, lower95_pct(mean, upper, overhead.mean_of, false));
   }
   return Value::none("no pair was measured");
 }

@@ -17,8 +17,9 @@ std::vector<uint64_t> witnesses_by_round(const ModeResult& mode) {
     counts.resize(std::max(counts.size(), sample.repetition + 1));
     counts[sample.repetition] += sample.witnessed;
   }
-  // The job that a fault ended need not have come to its last round.
-  while (mode.outcome != Outcome::kOk && counts.size() > 1 && counts.back() == 0) counts.pop_back();
+  // A job that a fault ended need not have come to its last round. Of several jobs each has one round.
+  while (mode.outcome != Outcome::kOk && !mode.jobs_without_fault && counts.size() > 1 && counts.back() == 0)
+    counts.pop_back();
   if (counts.size() < 2) counts = {mode.faults_witnessed};
   return counts;
 }

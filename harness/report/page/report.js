@@ -53,11 +53,12 @@ function verdict(article, { result }) {
   const fabric = result.fabric, work = result.workload;
   const isLimited = fabric.kind === "vhca" || fabric.kind === "rxe";  // the devices of verbs have a rate of their own
   const rate = isLimited && fabric.nic_rate_bits_per_s > 0 ? ` of ${fabric.nic_rate_bits_per_s / 1e9} Gbit/s` : "";
+  const job = work.engine === "exec" ? `command: ${(work.command || []).join(" ")}` : `${work.op} of ${work.bytes / 2 ** 20} MiB ${work.dtype}`;
   const held = result.expectations.filter((e) => e.ok === true).length;
   const box = node("div", { class: `verdict ${result.verdict}` },
     node("strong", { class: "word" }, result.verdict), " ", node("span", { class: "evidence" }, `evidence: ${result.evidence} (${fabric.kind})`),
     node("p", { class: "scenario" }, result.scenario), node("p", {}, result.description),
-    node("p", {}, `${work.op} of ${work.bytes / 2 ** 20} MiB ${work.dtype}, ${fabric.nodes} nodes × ${fabric.nics_per_node} NICs${rate}; seed ${result.seed}; ${result.started_at}`),
+    node("p", {}, `${job}, ${fabric.nodes} nodes × ${fabric.nics_per_node} NICs${rate}; seed ${result.seed}; ${result.started_at}`),
     node("p", {}, `${held} of ${result.expectations.length} expectations hold`));
   for (const doubt of result.doubts) box.append(node("p", { class: "unsure" }, `Doubt: ${doubt}`));
   if (result.cancelled) box.append(node("p", { class: "unsure" }, "The run was cut short."));
@@ -102,18 +103,28 @@ function timeline(article, run) {
     "Delivered payload of all ranks; each mode is a job of its own, from its first iteration. Grey: a fault is in force. Dashed: the most that the mode can carry with the NICs that are left. Triangles: fault, detected, migrated, recovered. Close up, means over exact deliveries of at least one segment time. Drag to zoom."));
 }
 
+// In wall-clock time; recover_ms is in open time, so it is no sum of these.
 const phases = [["detect", (f) => f.detect_ms, "--c3"], ["migrate", (f) => f.migrate_ms, "--c1"],
-  ["ramp", (f) => Math.max(f.recover_ms - f.detect_ms - f.migrate_ms, 0), "--c2"]];
+  ["ramp", (f) => f.recovered_at_ms - f.migrated_at_ms, "--c2"]];
+const lasts = (fault) => phases.reduce((sum, [, of]) => sum + of(fault), 0);
 
 // Behind a rate that the ports did not limit; older results do not say.
 const star = (throughput) => throughput.held_up ? "*" : "";
 
+// Nearest rank; the metric holds how long a recovery was waited for that never came, and that may have taken any longer time.
+function recoverPercentile({ faults, metrics }, percent) {
+  const times = faults.filter((f) => f.sampled && f.recover_ms !== null).map((f) => f.recover_ms).sort((a, b) => a - b);
+  const rank = Math.max(Math.ceil(percent / 100 * (times.length + metrics.faults.unrecovered)), 1);
+  return times.length + metrics.faults.unrecovered === 0 ? "–" : rank > times.length ? "never" : number(times[rank - 1]);
+}
+
 function recovery(article, { result }) {
-  const faults = result.runs.flatMap((mode) => mode.faults.filter((f) => f.sampled && [f.detect_ms, f.migrate_ms, f.recover_ms].every((v) => v !== null)).map((f) => ({ mode: mode.mode, ...f })));
+  const measured = result.runs.flatMap((mode) => mode.faults.filter((f) => f.sampled));
+  const faults = result.runs.flatMap((mode) => mode.faults.filter((f) => f.sampled && [f.detect_ms, f.migrate_ms, f.migrated_at_ms, f.recovered_at_ms].every((v) => v !== null)).map((f) => ({ mode: mode.mode, ...f })));
   const rows = result.runs.map((mode) => {
     const r = mode.metrics.recovery, t = mode.metrics.throughput, c = mode.metrics.correctness;
     return [mode.mode, mode.outcome, number(t.before_gbps) + star(t), number(t.retained) + star(t), number(t.limit), `${mode.metrics.faults.sampled}/${mode.metrics.faults.witnessed}`,
-      number(r.detect_ms.p50), number(r.migrate_ms.p50), number(r.recover_ms.p50), number(r.recover_ms.max), number(r.floor_ms), number(r.blackout_ms.max), String(c.wrong_elements)];
+      number(r.detect_ms.p50), number(r.migrate_ms.p50), recoverPercentile(mode, 50), recoverPercentile(mode, 100), number(r.floor_ms), number(r.blackout_ms.max), String(c.wrong_elements)];
   });
   article.append(table(["mode", "outcome", "#Gbit/s before", "#retained", "#limit", "#measured", "#detect p50 ms", "#migrate p50", "#recover p50", "#max", "#floor", "#blackout max", "#wrong"], rows));
   for (const { mode, metrics } of result.runs)
@@ -121,19 +132,24 @@ function recovery(article, { result }) {
   for (const { mode, metrics } of result.runs)
     for (const [why, count] of Object.entries(metrics.faults.dropped || {}))
       article.append(node("p", { class: "note" }, `${mode}: ${count} not measured: ${why}.`));
-  if (faults.length === 0) return;
-  const shown = faults.slice(0, 60), height = 22 + shown.length * 15 + 24, width = 760, left = 250, longest = Math.max(...shown.map((f) => f.recover_ms));
+  const without = measured.length - faults.length;
+  const left = without === 0 ? "" : ` ${without} of ${measured.length} measured faults ${without === 1 ? "has" : "have"} no bar: one of these times never came, or is not known.`;
+  if (faults.length === 0) {
+    if (left) article.append(node("p", { class: "note" }, `Detection, migration and recovery:${left}`));
+    return;
+  }
+  const shown = faults.slice(0, 60), height = 22 + shown.length * 15 + 24, width = 760, margin = 250, longest = Math.max(...shown.map(lasts));
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "recovery", "aria-label": "Recovery of each fault, split into detect, migrate and ramp" });
-  const x = (ms) => left + ms / longest * (width - left - 20);
+  const x = (ms) => margin + ms / longest * (width - margin - 20);
   for (const t of roundSteps(0, longest, 6)) {
     svg("line", { class: "grid", x1: x(t), x2: x(t), y1: 16, y2: height - 22 }, root);
     svgText(root, x(t), height - 8, t, { "text-anchor": "middle" });
   }
-  svgText(root, left - 6, height - 8, "ms", { "text-anchor": "end" });
+  svgText(root, margin - 6, height - 8, "ms", { "text-anchor": "end" });
   shown.forEach((fault, i) => {
     const y = 18 + i * 15;
     const label = `${fault.mode}: ${fault.name}`;
-    svgText(root, left - 6, y + 9, label.length > 40 ? `${label.slice(0, 39)}…` : label, { "text-anchor": "end" });
+    svgText(root, margin - 6, y + 9, label.length > 40 ? `${label.slice(0, 39)}…` : label, { "text-anchor": "end" });
     let from = 0;
     for (const [name, of, colour] of phases) {
       const ms = of(fault);
@@ -143,7 +159,7 @@ function recovery(article, { result }) {
     }
   });
   article.append(node("figure", {}, root, node("div", { class: "legend" }, ...phases.map(([name, , colour]) => node("span", {}, node("i", { style: `border-color:var(${colour})` }), name))),
-    node("figcaption", {}, `Each fault that was measured${faults.length > shown.length ? `, the first ${shown.length} of ${faults.length}` : ""}: detect, migrate, and the time until the rate was back.`)));
+    node("figcaption", {}, `Each fault of which all three times are known${faults.length > shown.length ? `, the first ${shown.length} of ${faults.length}` : ""}: detect, migrate (until the last affected channel has delivered on another path), and ramp (from there until the rate is back), in wall-clock time; the columns of recover have open time.${left}`)));
 }
 
 function operations(article, { result }) {
