@@ -242,7 +242,7 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
     if (mode_dirty_) refresh_mode();
     return -refused;
   }
-  if (cq.dead != 0) {
+  if (cq.is_dead()) {
     drain(cq, now);
     cq.ready.clear();
     return 0;
@@ -313,7 +313,7 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
     if (!process(cq, wc, now)) continue;
     if (frozen_ != 0) {
       cq.ready.push_back(wc);
-    } else if (cq.dead == 0) {
+    } else if (!cq.is_dead()) {
       wcs[kept++] = wc;
     }
   }
@@ -328,7 +328,7 @@ void Context::keep(ibv_cq* pointer, ibv_wc wc, bool late) {
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   if (late && removal_.hides_completions()) return;
-  if (process(cq, wc, now) && cq.dead == 0) {
+  if (process(cq, wc, now) && !cq.is_dead()) {
     cq.ready.push_back(wc);
     mode_dirty_ = true;
   }
@@ -338,7 +338,7 @@ void Context::keep(ibv_cq* pointer, ibv_wc wc, bool late) {
 void Context::after_req_notify(ibv_cq* pointer) {
   const std::lock_guard lock(mutex_);
   CompletionQueue& cq = *queue(pointer);
-  if (!cq.ready.empty() && frozen_ == 0 && cq.dead == 0) wake_sleeper(cq);
+  if (!cq.ready.empty() && frozen_ == 0 && !cq.is_dead()) wake_sleeper(cq);
 }
 
 // There is something to show, and the real queue may be empty.

@@ -134,6 +134,11 @@ std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
 
 void Context::put_back(std::unique_ptr<CompletionQueue> cq) {
   const std::lock_guard lock(mutex_);
+  // What was healed while it was away.
+  std::erase_if(cq->dead_by, [&](uint32_t id) {
+    return std::none_of(faults_.begin(), faults_.end(),
+                        [&](const auto& fault) { return fault->begun && fault->id() == id; });
+  });
   cqs_[cq->cq] = std::move(cq);
   refresh_mode();
 }
@@ -472,7 +477,7 @@ bool Context::needs_slow_path() const {
   for (const auto& [pointer, qp] : qps_)
     if (qp->special()) return true;
   for (const auto& [pointer, cq] : cqs_)
-    if (!cq->ready.empty() || cq->dead != 0 || cq->wakes != 0) return true;
+    if (!cq->ready.empty() || cq->is_dead() || cq->wakes != 0) return true;
   return false;
 }
 

@@ -115,8 +115,10 @@ class Context {
   // From now on no acknowledgement comes back (QueuePair::deaf_by). undeafen(): they come back, all at once.
   void deafen(QueuePair& qp, Fault& fault, uint64_t now_ns);
   void undeafen(QueuePair& qp, const Fault& fault);
-  // The completion queue shows nothing any more; what is completed there is lost.
-  void kill(CompletionQueue& cq, bool dead);
+  // The completion queue shows nothing any more, until revive() by the same fault; what is completed there is
+  // lost.
+  void kill(CompletionQueue& cq, const Fault& fault);
+  void revive(CompletionQueue& cq, const Fault& fault);
   // The device answers no more: no completion and no event is shown, and what the program asks of the device
   // waits.
   void freeze(bool frozen);

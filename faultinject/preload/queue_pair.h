@@ -55,11 +55,15 @@ struct HeldWr {
 struct CompletionQueue {
   ibv_cq* cq = nullptr;
   std::deque<ibv_wc> ready;  // processed; to be shown by the next polls, before anything newer
-  uint32_t dead = 0;         // faults that keep it from showing anything
+  std::vector<uint32_t> dead_by;  // ids of the faults that keep it from showing anything
   std::unique_ptr<Waker> waker;
   uint32_t waker_qp_num = 0;  // also when it is gone
   uint32_t wakes = 0;         // its flushes that are still in the real queue
   bool destroyed = false;     // for the program; its device has not heard of it (removal.h)
+  bool is_dead() const { return !dead_by.empty(); }
+  bool is_dead_by(uint32_t fault_id) const {
+    return std::find(dead_by.begin(), dead_by.end(), fault_id) != dead_by.end();
+  }
 };
 
 // A completion that the program must not see yet.

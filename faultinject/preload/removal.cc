@@ -83,7 +83,7 @@ uint64_t Context::removal_goes_on(uint64_t now) {
 // What is in the completion queues by now is in the program's own memory, and stays readable.
 void Context::stop_completions(uint64_t now) {
   for (auto& [pointer, cq] : cqs_)
-    if (cq->dead == 0) drain(*cq, now);
+    if (!cq->is_dead()) drain(*cq, now);
 }
 
 void Context::kill_queue_pairs(uint64_t now) {

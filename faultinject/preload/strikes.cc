@@ -112,10 +112,14 @@ void Context::undeafen(QueuePair& qp, const Fault& fault) {
   wake_sleeper(*qp.send_cq);
 }
 
-void Context::kill(CompletionQueue& cq, bool dead) {
-  cq.dead += dead ? 1 : uint32_t(-1);
-  if (dead) cq.ready.clear();
+void Context::kill(CompletionQueue& cq, const Fault& fault) {
+  if (!cq.is_dead_by(fault.id())) cq.dead_by.push_back(fault.id());
+  cq.ready.clear();
   mode_dirty_ = true;
+}
+
+void Context::revive(CompletionQueue& cq, const Fault& fault) {
+  if (std::erase(cq.dead_by, fault.id()) != 0) mode_dirty_ = true;
 }
 
 void Context::freeze(bool frozen) {
