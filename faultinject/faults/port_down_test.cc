@@ -213,5 +213,15 @@ TEST_F(PortDownTest, a_device_opened_while_it_lasts_is_down_too) {
   EXPECT_EQ(b->ask("event 0"), "none") << "it has been down all along";
 }
 
+TEST_F(PortDownTest, a_port_that_the_nic_does_not_have_goes_down_nowhere) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0/port:2, kind: port_down, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the fault from here on";
+  EXPECT_EQ(a->ask("event 50"), "none");
+  EXPECT_EQ(a->port_state(), kPortActive);
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  EXPECT_TRUE(board.witnesses(id).empty());
+}
+
 }  // namespace
 }  // namespace faultinject::testing

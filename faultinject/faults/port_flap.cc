@@ -61,7 +61,7 @@ class PortFlap : public Stall {
     if (down) blocked(context, now);
     show_link(context, entry(), down);
     const bool told = !(down && context.opening()) && tell_link(context, *this, down, now);
-    if (!hits(context)) return;
+    if (!has_port(context, entry())) return;
     context.witness(*this, down ? Effect::kLinkDown : Effect::kLinkUp, 0, outage_, now);
     if (down && (told || entry().query != 0)) took_effect(entry(), now);
   }

@@ -208,5 +208,12 @@ TEST(PlanParameters, times_of_a_removal) {
   EXPECT_NE(error_of("kind: device_removd").find("did you mean 'device_removed'?"), std::string::npos);
 }
 
+TEST(PlanParameters, a_delay_of_nothing_is_refused) {
+  EXPECT_NE(error_of("kind: delay, delay: 0 ms").find("'delay' must be longer than 0"), std::string::npos);
+  EXPECT_NE(error_of("kind: delay, delay: 0 ms, jitter: 0 ms").find("'delay' must be longer than 0"),
+            std::string::npos);
+  EXPECT_EQ(parse("kind: delay, delay: 1 ns").delay, 1ns);
+}
+
 }  // namespace
 }  // namespace faultinject

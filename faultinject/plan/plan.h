@@ -184,10 +184,11 @@ bool matches(const Target& target, std::string_view node, uint32_t nic,
 struct NodeShape {
   std::string name;
   uint32_t nics = 0;
+  uint32_t ports = 0;  // of each NIC; 0: unknown
 };
 
 // Throws PlanError unless at least one NIC of `nodes` is in the target, and one in `peer` where there is one;
-// the message lists what there is.
+// and for a port that no such NIC has. The message lists what there is.
 void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes);
 
 // The word of `known` nearest to `word` by edit distance, if any is near enough to be meant; for messages.

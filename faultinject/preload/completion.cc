@@ -122,11 +122,11 @@ bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, cons
   }
   if (send && qp.deaf_by.id != 0) {
     if (qp.hidden_sends.empty()) {
-      FaultEntry& entry = board().faults[qp.deaf_by.id - 1];
-      took_effect(entry, now);
+      // Its acknowledgement was lost from when it was posted on; only that is what shows here.
+      const uint64_t since = std::max(qp.deaf_from_ns, sent != nullptr ? sent->posted_ns : 0);
+      took_effect(board().faults[qp.deaf_by.id - 1], since);
       report(qp.deaf_by, Effect::kWcWithheld, qp.qp->qp_num, wc.status, now);
-      const uint64_t posted = sent != nullptr ? sent->posted_ns : 0;
-      if (qp.shown_at_ns == 0) due_at(qp, std::max(qp.deaf_from_ns, posted) + qp.retry_window_ns());
+      if (qp.shown_at_ns == 0) due_at(qp, since + qp.retry_window_ns());
     }
     qp.hidden_sends.push_back({&cq, wc});
     return false;
@@ -190,6 +190,7 @@ void Context::show_due(uint64_t now) {
     if ((qp->life != QueuePair::Life::kCut && !deaf) || qp->shown_at_ns == 0 || qp->dying) continue;
     if (qp->shown_at_ns <= now) {
       if (deaf) {  // its retries are exhausted; whatever it sent, delivered or not, counts as lost
+        took_effect(board().faults[qp->deaf_by.id - 1], qp->shown_at_ns - qp->retry_window_ns());
         lose_acknowledgements(*qp);
         move_to_err(*qp);
         report(qp->deaf_by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());

@@ -4,6 +4,7 @@
 #include "faultinject/preload/context.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include <algorithm>
 
@@ -80,6 +81,14 @@ bool Context::hides_gid(uint32_t port, uint32_t index) {
   const std::lock_guard lock(mutex_);
   return std::any_of(faults_.begin(), faults_.end(),
                      [&](const auto& fault) { return fault->begun && fault->hides_gid(*this, port, index); });
+}
+
+bool Context::has_gid(uint32_t port, uint64_t index) const {
+  const auto query_gid = FAULTINJECT_REAL(kQueryGid, ibv_query_gid);
+  ibv_gid gid{};
+  return query_gid != nullptr && index <= INT_MAX &&
+         query_gid(context_, uint8_t(port), int(index), &gid) == 0 &&
+         (gid.global.subnet_prefix != 0 || gid.global.interface_id != 0);
 }
 
 int Context::refusal(const Call& call, uint64_t now) {

@@ -142,6 +142,8 @@ class Context {
   // For a call that may sleep while another thread closes the device.
   std::shared_ptr<AsyncEvents> share_events() { return events_; }
   ibv_context* device() const { return context_; }
+  // Does the device itself have an address in that row of the port's GID table?
+  bool has_gid(uint32_t port, uint64_t index) const;
   std::mutex& mutex() { return mutex_; }
   /// A thread waits for the mutex, and the program's threads let it go first.
   bool first_waits() const { return wait_first_.load() != 0; }
