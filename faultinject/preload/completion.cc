@@ -94,7 +94,7 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
       return process_whole(*qp, cq, wc, known ? &sent : nullptr, send, now);
     case QueuePair::Life::kCut:
       if (wc.status == IBV_WC_SUCCESS) return true;  // it arrived before the cut
-      hide(*qp, cq, wc, send, now);
+      hide(*qp, cq, wc, send, known ? sent.posted_ns : 0);
       return false;
     case QueuePair::Life::kBroken:
       if (send && qp->retry_error_due && wc.status != IBV_WC_SUCCESS) {
@@ -140,12 +140,10 @@ bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, cons
   return true;
 }
 
-void Context::hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t) {
-  if (send && qp.hidden_sends.empty() && !qp.acks_lost) {
-    // Posted before the cut, as far as can be told? Then its retries began with the cut.
-    const bool after = qp.posted_since_cut && wc.wr_id == qp.first_wr_id_since_cut && qp.shown_at_ns != 0;
-    if (!after) due_at(qp, qp.cut_ns + qp.retry_window_ns());
-  }
+void Context::hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t posted_ns) {
+  // The oldest send that was lost. The retries of one from before the cut began with the cut.
+  if (send && qp.hidden_sends.empty() && !qp.acks_lost)
+    due_at(qp, std::max(qp.cut_ns, posted_ns) + qp.retry_window_ns());
   (send ? qp.hidden_sends : qp.hidden_receives).push_back({&cq, wc});
 }
 
@@ -199,10 +197,20 @@ void Context::show_due(uint64_t now) {
       drain(*qp->send_cq, now);
       if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
       if (deaf) hide_unacknowledged(*qp);
-      show_hidden(*qp, false);
-    } else {
-      next = std::min(next, qp->shown_at_ns);
+      if (deaf || (!qp->hidden_sends.empty() && qp->shown_at_ns <= now)) {
+        show_hidden(*qp, false);
+        continue;
+      }
+      // What was outstanding as far as was known had been delivered; the oldest that was not is younger, or
+      // there is none.
+      if (qp->hidden_sends.empty()) {
+        qp->shown_at_ns = 0;
+        qp->sent.clear();
+      }
+      wake_sleeper(*qp->send_cq);
+      if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) wake_sleeper(*qp->recv_cq);
     }
+    if (qp->shown_at_ns != 0) next = std::min(next, qp->shown_at_ns);
   }
   next_due_ns_ = next;
 }

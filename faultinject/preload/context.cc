@@ -297,7 +297,7 @@ void Context::begin_new_life(QueuePair& qp) {
   forget_completions(qp);
   set_life(qp, QueuePair::Life::kWhole);
   stop_watching(qp);
-  qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
+  qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = false;
   qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
   qp.port = qp.peer_qp_num = 0;
   qp.deaf_by = {};

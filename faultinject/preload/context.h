@@ -220,7 +220,8 @@ class Context {
   void report(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void wake_sleeper(CompletionQueue& cq);
   ibv_pd* waker_pd();  // nullptr: the device has no room for one more
-  void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);
+  // `posted_ns`: when a send was posted, 0 where that is not known.
+  void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t posted_ns);
   void show_hidden(QueuePair& qp, bool program_moved_it);
   void drain(CompletionQueue& cq, uint64_t now_ns);
   void show_due(uint64_t now_ns);

@@ -146,9 +146,7 @@ struct QueuePair {
   FaultRound struck_by;  // what cut or broke it
   uint64_t cut_ns = 0;
   ibv_qp_state cut_in = IBV_QPS_RTS;  // RTR or RTS: the state that the program sees while it is cut
-  uint64_t shown_at_ns = 0;  // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
-  bool posted_since_cut = false;
-  uint64_t first_wr_id_since_cut = 0;
+  uint64_t shown_at_ns = 0;      // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
   bool retry_error_due = false;  // kBroken: the next send completion is the one that shows RETRY_EXC_ERR
   bool acks_lost = false;        // successes of its send queue are not to be believed: they become flushes
   bool receives_lost = false;    // the same for its receive queue

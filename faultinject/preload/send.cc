@@ -218,11 +218,7 @@ int Context::hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool re
     return rc;
   }
   qp.posted.add(sent.opcode, sent.bytes, now);
-  if (cut && !qp.posted_since_cut) {
-    qp.posted_since_cut = true;
-    qp.first_wr_id_since_cut = wr.wr_id;
-    if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
-  }
+  if (cut && qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
   if (qp.deaf_by.id != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
     due_at(qp, std::max(qp.deaf_from_ns, now) + qp.retry_window_ns());
   qp.sent.push_back(sent);
@@ -365,7 +361,7 @@ void Context::release_all_held(QueuePair& qp) {
       wc.status = IBV_WC_WR_FLUSH_ERR;
       wc.qp_num = qp.qp->qp_num;
       if (qp.life == QueuePair::Life::kCut) {
-        hide(qp, *qp.send_cq, wc, true, monotonic_ns());
+        hide(qp, *qp.send_cq, wc, true, head.posted_ns);
       } else {
         qp.send_cq->ready.push_back(wc);
       }

@@ -24,7 +24,6 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint
   qp.struck_by = fault.at_work();
   qp.cut_ns = now;
   qp.shown_at_ns = 0;
-  qp.posted_since_cut = false;
   const uint64_t before = monotonic_ns();
   if (!move_to_err(qp)) {
     set_life(qp, QueuePair::Life::kWhole);
@@ -79,7 +78,7 @@ bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bo
   qp.cut_ns = now;
   due_at(qp, now + qp.retry_window_ns());
   witness(fault, Effect::kWcWithheld, qp.qp->qp_num, wc.status, before);
-  hide(qp, *qp.send_cq, wc, true, now);
+  hide(qp, *qp.send_cq, wc, true, 0);
   return false;
 }
 
