@@ -8,14 +8,21 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
+#include "faultinject/preload/opcodes.h"
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
 namespace {
 
-uint64_t bytes_of(const ibv_send_wr& wr) {
+uint64_t bytes_in_list(const ibv_send_wr& wr) {
   uint64_t bytes = 0;
+  for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
+  return bytes;
+}
+
+uint64_t bytes_of(const ibv_send_wr& wr) {
+  if (wr.opcode == kWrAtomicWrite) return bytes_in_list(wr);
   switch (wr.opcode) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -25,12 +32,11 @@ uint64_t bytes_of(const ibv_send_wr& wr) {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
-      break;
+    case IBV_WR_TSO:
+      return bytes_in_list(wr);
     default:
-      break;  // memory windows and the like carry nothing
+      return 0;  // memory windows and the like carry nothing
   }
-  return bytes;
 }
 
 // A WR that its own device will refuse when its turn comes, not earlier: its data lies where there is no
@@ -286,7 +292,7 @@ void Context::hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_
   held.posted_ns = now;
   held.list.assign(wr.sg_list, wr.sg_list + wr.num_sge);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
-    held.inline_data.resize(bytes);
+    held.inline_data.resize(bytes_in_list(wr));
     uint64_t at = 0;
     for (ibv_sge& piece : held.list) {
       memcpy(held.inline_data.data() + at, reinterpret_cast<const void*>(piece.addr), piece.length);

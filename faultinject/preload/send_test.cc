@@ -42,6 +42,7 @@ class Program {
   }
   ~Program() { unpatch(*slot_); }
   void sync() { context_->sync(monotonic_ns()); }
+  void tick() { context_->tick(monotonic_ns()); }
 
   // `count` writes in one list, with wr_ids from `first` on; how many of them were taken.
   int post(uint64_t first, int count, int& rc, ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) {
@@ -255,6 +256,25 @@ TEST_F(SendTest, several_devices_count_together_while_their_providers_refuse_mos
   const uint64_t rounds = the_board().state(id).rounds;
   EXPECT_LE(rounds, (counted + kThreads) / kEvery);
   EXPECT_GE(rounds + kThreads, counted / kEvery);
+}
+
+TEST_F(SendTest, inline_data_of_any_operation_is_kept_with_a_wr_that_waits) {
+  arm("kind: delay, delay: 1 ns, at: now");
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, kWrAtomicWrite}) {
+    uint64_t value = 4711;
+    ibv_sge piece{uint64_t(&value), sizeof value, 0};
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.opcode = opcode;
+    wr.send_flags = IBV_SEND_INLINE;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    ASSERT_EQ(ibv_post_send(&program.device.qp.qp_base, &wr, &bad), 0);
+    value = 0;
+    program.tick();
+    ASSERT_FALSE(program.device.posted.empty());
+    EXPECT_EQ(program.device.posted.back().opcode, opcode);
+    EXPECT_EQ(program.device.data.back(), 4711u);
+  }
 }
 
 }  // namespace

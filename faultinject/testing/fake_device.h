@@ -14,6 +14,8 @@
 #include <mutex>
 #include <vector>
 
+#include "faultinject/preload/opcodes.h"
+
 namespace faultinject::testing {
 
 struct FakeDevice {
@@ -60,6 +62,12 @@ struct FakeDevice {
     qp.wr_rdma_write = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_WRITE); };
     qp.wr_rdma_read = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_READ); };
     qp.wr_send_imm = [](ibv_qp_ex* q, __be32 imm) { of(q).begin(IBV_WR_SEND_WITH_IMM).imm_data = imm; };
+    with_atomic_write(qp, [](auto& pointer) {
+      pointer = [](ibv_qp_ex* q, uint32_t, uint64_t, const void* value) {
+        of(q).begin(kWrAtomicWrite);
+        of(q).pieces.back() = {*static_cast<const uint64_t*>(value), kAtomicWriteBytes, 1};
+      };
+    });
     qp.wr_set_sge = [](ibv_qp_ex* q, uint32_t lkey, uint64_t address, uint32_t length) {
       of(q).pieces.back() = {address, length, lkey};
     };
@@ -149,7 +157,10 @@ struct FakeDevice {
         *bad = wr;
         return ENOMEM;
       }
-      fake->execute(*wr, wr->num_sge > 0 ? wr->sg_list[0] : ibv_sge{});
+      ibv_sge piece = wr->num_sge > 0 ? wr->sg_list[0] : ibv_sge{};
+      if ((wr->send_flags & IBV_SEND_INLINE) != 0 && piece.length >= sizeof(uint64_t))
+        piece.addr = *reinterpret_cast<const uint64_t*>(piece.addr);
+      fake->execute(*wr, piece);
     }
     return 0;
   }
