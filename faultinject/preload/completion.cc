@@ -242,6 +242,7 @@ int Context::take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs) {
 int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   const uint64_t now = monotonic_ns();
   const auto lock = lock_in_turn();
+  stand_in_for_thread(now);
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   pump_all(now);

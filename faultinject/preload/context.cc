@@ -501,6 +501,19 @@ void Context::refresh_mode() {
 
 uint64_t Context::tick(uint64_t now) {
   const auto lock = lock_first();
+  return tick_locked(now);
+}
+
+void Context::stand_in_for_thread(uint64_t now) {
+  if (process_.has_thread()) return;
+  bool changed = false;
+  advance(board(), now, changed);
+  if (changed) process_.wake_everybody();
+  sync_locked(now);
+  tick_locked(now);
+}
+
+uint64_t Context::tick_locked(uint64_t now) {
   if (sync_due_) sync_locked(now);
   uint64_t next = UINT64_MAX;
   for (const auto& fault : faults_)

@@ -184,6 +184,9 @@ class Context {
   /// The same for the injector: before the next of those calls.
   std::unique_lock<std::mutex> lock_first();
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
+  uint64_t tick_locked(uint64_t now_ns);
+  /// What the injector's thread would do, where it has ended already.
+  void stand_in_for_thread(uint64_t now_ns);
   int refusal(const Call& call, uint64_t now_ns);
   bool some_fault_is_at_work() const;
   bool goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mask);

@@ -142,6 +142,7 @@ void Context::strike_again(QueuePair& qp, Sent& sent) {
 int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
   const uint64_t now = monotonic_ns();
   const auto lock = lock_in_turn();
+  stand_in_for_thread(now);
   if (!first_op_seen_) {
     first_op_seen_ = true;
     mode_dirty_ = true;

@@ -138,8 +138,12 @@ void Context::freeze(bool frozen) {
 }
 
 void Context::wait_until_thawed(std::unique_lock<std::mutex>& lock) {
-  // The condition alone would do, but for an owner of the board that was killed and can heal no more.
-  while (frozen_ != 0 && !owner_is_gone(board())) thawed_.wait_for(lock, std::chrono::seconds(1));
+  // The condition alone would do, but for an owner of the board that was killed and can heal no more, and for
+  // a program that leaves: no thread of ours is there to thaw its device.
+  while (frozen_ != 0 && !owner_is_gone(board())) {
+    thawed_.wait_for(lock, std::chrono::milliseconds(process_.has_thread() ? 1000 : 20));
+    stand_in_for_thread(monotonic_ns());
+  }
 }
 
 void Context::push_event(const ibv_async_event& event) {
