@@ -121,6 +121,15 @@ ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
   return create_qp_ex_of(g_slots[N], device, attributes);
 }
 
+// What is completed must tell its queue pair, for a run of ours, whether the program asks for that or not.
+ibv_cq_ex* create_cq_ex_with_qp_num(const Slot& slot, ibv_context* device, ibv_cq_init_attr_ex& attributes) {
+  const auto asked = attributes.wc_flags;
+  attributes.wc_flags |= IBV_WC_EX_WITH_QP_NUM;
+  ibv_cq_ex* cq = slot.create_cq_ex(device, &attributes);
+  attributes.wc_flags = asked;
+  return cq;
+}
+
 // nullptr: none was made with a spare entry. A program of another version of verbs.h may pass a structure
 // that is shorter or longer than ours: what comp_mask does not name is not read.
 ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
@@ -137,7 +146,7 @@ ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
   more.comp_mask = attributes.comp_mask;
   if ((more.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0) more.flags = attributes.flags;
   if ((more.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) more.parent_domain = attributes.parent_domain;
-  return slot.create_cq_ex(device, &more);
+  return create_cq_ex_with_qp_num(slot, device, more);
 }
 
 ibv_cq_ex* create_cq_ex_of(Slot& slot, ibv_context* device, ibv_cq_init_attr_ex* attributes) {
@@ -148,6 +157,7 @@ ibv_cq_ex* create_cq_ex_of(Slot& slot, ibv_context* device, ibv_cq_init_attr_ex*
   }
   const AsyncEvents::RealFd shown(context != nullptr ? &context->events() : nullptr);
   ibv_cq_ex* cq = context != nullptr ? create_cq_ex_with_spare_entry(slot, device, *attributes) : nullptr;
+  if (cq == nullptr && context != nullptr) cq = create_cq_ex_with_qp_num(slot, device, *attributes);
   if (cq == nullptr) cq = slot.create_cq_ex(device, attributes);
   if (cq != nullptr && context != nullptr) {
     context->add_cq(ibv_cq_ex_to_cq(cq));

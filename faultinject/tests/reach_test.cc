@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -49,6 +50,22 @@ TEST_F(ReachTest, the_symbol_of_an_old_version_is_that_librarys_own_and_nobody_e
   EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortErr));
   EXPECT_EQ(a->port_state(), kPortDown);
   EXPECT_TRUE(witnessed(id, Effect::kPortErrDelivered, "node0"));
+}
+
+TEST_F(ReachTest, a_completion_queue_that_shows_only_wr_id_and_status_is_reached) {
+  setenv("AGENT_EXTENDED", "1", 1);
+  setenv("AGENT_ASKS_FOR_NOTHING", "1", 1);
+  start(14, 1);
+  unsetenv("AGENT_EXTENDED");
+  unsetenv("AGENT_ASKS_FOR_NOTHING");
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  for (int i = 1; i <= 2; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  const auto wcs = a->poll(0, 2, 5000);
+  ASSERT_EQ(wcs.size(), 2u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+  EXPECT_GE(wcs[0].at_ns, board.state(id).t0_ns + retry_window_ns(14, 1));
 }
 
 TEST_F(ReachTest, nothing_is_kept_of_a_device_that_was_closed) {

@@ -2,7 +2,8 @@
 // A small real verbs program that does what it is told, one line at a time on stdin, and answers with one
 // line on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked
 // with libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it. With AGENT_EXTENDED in its
-// environment the linked one posts through ibv_qp_ex and polls through ibv_cq_ex.
+// environment the linked one posts through ibv_qp_ex and polls through ibv_cq_ex; with AGENT_ASKS_FOR_NOTHING
+// such a queue shows nothing but wr_id and status.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <time.h>
