@@ -304,6 +304,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
 }
 
 int ibv_destroy_srq(ibv_srq* srq) {
+  if (Context* ours = context_of(srq->context)) ours->events().forget(srq);
   return destroy(FAULTINJECT_REAL(kDestroySrq, ibv_destroy_srq), srq->context,
                  faultinject::Undestroyed::Kind::kSrq, srq);
 }

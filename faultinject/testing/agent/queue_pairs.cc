@@ -43,6 +43,7 @@ std::string make_pair(std::istringstream& in) {
     shared.attr.max_sge = 1;
     attributes.srq = V(ibv_create_srq)(pd, &shared);
     if (attributes.srq == nullptr) return "error create_srq " + std::to_string(errno);
+    pair.srq = attributes.srq;
   }
   pair.qp = create_qp(attributes);
   if (pair.qp == nullptr) return "error create_qp " + std::to_string(errno);
@@ -240,6 +241,7 @@ Commands queue_pair_commands() {
       {"gazed", gazed},
       {"aim", aim},
       {"destroy", destroy_qp},
+      {"destroy_srq", [](In& in) { return ok_or_errno(V(ibv_destroy_srq)(pair_of(in).srq)); }},
       {"at_exit", [](In& in) { return at_exit.set(in); }},
   };
 }
