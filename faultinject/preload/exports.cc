@@ -88,6 +88,7 @@ int ibv_close_device(ibv_context* context) {
   const auto real = FAULTINJECT_REAL(kCloseDevice, ibv_close_device);
   if (real == nullptr) return ENOSYS;
   if (Process* process = Process::current()) faultinject::destroy_for_real(process->closing(context));
+  faultinject::release_abandoned_slot(context);
   return real(context);
 }
 

@@ -248,6 +248,9 @@ void extended_adopt(ibv_cq_ex* cq, Slot& slot) {
 
 std::shared_ptr<ExtendedCq> extended_take(const ibv_cq* cq) { return g_cqs.take(cq); }
 
+void extended_lock_cqs() { g_cqs.lock(); }
+void extended_unlock_cqs() { g_cqs.unlock(); }
+
 void extended_put_back(const std::shared_ptr<ExtendedCq>& cq) {
   if (cq != nullptr) g_cqs.insert(cq);
 }

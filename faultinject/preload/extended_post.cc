@@ -347,6 +347,9 @@ void extended_adopt(ibv_qp_ex* qp, Slot& slot) {
 
 std::shared_ptr<ExtendedQp> extended_take(const ibv_qp* qp) { return g_qps.take(qp); }
 
+void extended_lock_qps() { g_qps.lock(); }
+void extended_unlock_qps() { g_qps.unlock(); }
+
 void extended_put_back(const std::shared_ptr<ExtendedQp>& qp) {
   if (qp != nullptr) g_qps.insert(qp);
 }

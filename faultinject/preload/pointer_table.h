@@ -45,6 +45,10 @@ class PointerTable {
     return take_locked(key);
   }
 
+  // Around a fork(), so that no other thread is in the middle of a change.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
  private:
   // Neighbours on the heap differ in their middle bits.
   static uint64_t first(const void* key) {

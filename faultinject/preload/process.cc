@@ -16,6 +16,7 @@
 #include <new>
 
 #include "faultinject/plan/kind.h"
+#include "faultinject/preload/extended.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -154,8 +155,19 @@ Process* Process::make() {
   }
   static std::atomic<bool> handlers{false};
   if (!handlers.exchange(true)) {
-    // In a child nothing of this process's state holds: no thread, and locks in any state.
-    pthread_atfork(nullptr, nullptr, [] {
+    // In a child nothing of this process's state holds: no thread, and locks in any state. But the tables of
+    // extended objects are those of the whole process.
+    const auto before = [] {
+      extended_lock_qps();
+      extended_lock_cqs();
+    };
+    const auto after = [] {
+      extended_unlock_cqs();
+      extended_unlock_qps();
+    };
+    pthread_atfork(before, after, [] {
+      extended_unlock_cqs();
+      extended_unlock_qps();
       abandon_all_slots();
       g_process.store(nullptr);
       g_tried.store(false);

@@ -277,5 +277,31 @@ TEST_F(SendTest, inline_data_of_any_operation_is_kept_with_a_wr_that_waits) {
   }
 }
 
+// As in a forked child that closes the device which it has inherited, and gets the next one at its address.
+TEST(SlotTest, a_device_at_the_address_of_one_that_a_child_has_closed_is_injected) {
+  FakeDevice device;
+  const auto original = device.context()->ops.post_send;
+  Slot* inherited = take_slot(device.context());
+  the_board();
+  Context of_parent(*Process::current_or_new(), *inherited, device.context(), 0, 0, 1);
+  patch(*inherited, of_parent);
+  ASSERT_EQ(find_slot(device.context()), inherited);
+  abandon_all_slots();
+  EXPECT_EQ(find_slot(device.context()), nullptr);
+  EXPECT_NE(device.context()->ops.post_send, original) << "its operations pass through the slot";
+  Slot* next = take_slot(device.context());
+  Context of_child(*Process::current_or_new(), *next, device.context(), 0, 0, 1);
+  next->post_send = original;
+  patch(*next, of_child);
+  EXPECT_EQ(find_slot(device.context()), next) << "closed by a call that was not seen";
+  unpatch(*next);
+  patch(*inherited, of_parent);
+  abandon_all_slots();
+  release_abandoned_slot(device.context());
+  EXPECT_EQ(device.context()->ops.post_send, original);
+  EXPECT_EQ(take_slot(device.context()), inherited) << "it is free again";
+  unpatch(*inherited);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

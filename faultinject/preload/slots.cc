@@ -259,8 +259,15 @@ void unpatch(Slot& slot) {
 
 Slot* find_slot(const ibv_context* device) {
   for (Slot& slot : g_slots)
-    if (slot.device.load(std::memory_order_acquire) == device && device != nullptr) return &slot;
+    if (slot.device.load(std::memory_order_acquire) == device && device != nullptr &&
+        slot.context.load(std::memory_order_acquire) != nullptr)
+      return &slot;
   return nullptr;
+}
+
+void release_abandoned_slot(const ibv_context* device) {
+  for (Slot& slot : g_slots)
+    if (slot.device.load() == device && slot.context.load() == nullptr) unpatch(slot);
 }
 
 void abandon_all_slots() {

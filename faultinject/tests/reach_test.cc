@@ -106,6 +106,7 @@ TEST_F(ReachTest, a_forked_child_is_injected_on_its_own) {
   const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
   ASSERT_TRUE(took_effect_within(id, 5000));
   EXPECT_EQ(a->ask("fork"), "ok " + std::to_string(10 + kPortDown)) << "the child's own device is down too";
+  EXPECT_EQ(a->ask("fork close"), "ok " + std::to_string(10 + kPortDown)) << "at the inherited one's address";
   EXPECT_EQ(a->port_state(), kPortDown) << "and the parent is as it was";
 }
 

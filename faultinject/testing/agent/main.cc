@@ -41,19 +41,27 @@ std::string raise_event(std::istringstream& in) {
   return event != nullptr ? "ok" : "none";
 }
 
-// fork: a child that opens a device of its own; what state it finds the port in.
-std::string fork_and_open(std::istringstream&) {
+// fork [close]: a child that opens a device of its own, with `close` after it has closed an inherited one;
+// what state it finds the port in. Nothing is allocated in between: it may have the same address.
+std::string fork_and_open(std::istringstream& in) {
+  std::string close;
+  in >> close;
+  int count = 0;
+  ibv_device** list = V(ibv_get_device_list)(&count);
+  if (list == nullptr || count == 0) return "error devices";
+  ibv_context* inherited = close == "close" ? V(ibv_open_device)(list[0]) : nullptr;
   const pid_t child = fork();
   if (child == 0) {
-    int count = 0;
-    ibv_device** list = V(ibv_get_device_list)(&count);
-    ibv_context* own = list != nullptr && count > 0 ? V(ibv_open_device)(list[0]) : nullptr;
+    if (inherited != nullptr && V(ibv_close_device)(inherited) != 0) _exit(2);
+    ibv_context* own = V(ibv_open_device)(list[0]);
     ibv_port_attr attr{};
     const bool asked = own != nullptr && ibv_query_port(own, 1, &attr) == 0;
     _exit(asked ? 10 + attr.state : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
+  if (inherited != nullptr) V(ibv_close_device)(inherited);
+  V(ibv_free_device_list)(list);
   return "ok " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
