@@ -44,7 +44,7 @@ struct ExtendedQp {
 namespace {
 
 // Never destroyed: the program may use verbs until its very end.
-PointerTable<ExtendedQp, 32768>& g_qps = *std::make_unique<PointerTable<ExtendedQp, 32768>>().release();
+PointerTable<ExtendedQp>& g_qps = *std::make_unique<PointerTable<ExtendedQp>>().release();
 
 ExtendedQp& state(ibv_qp_ex* qp) { return *g_qps.find(qp); }
 
@@ -340,7 +340,8 @@ void extended_adopt(ibv_qp_ex* qp, Slot& slot) {
   replace(ours.wr_set_sge_list, &wr_set_sge_list);
   replace(ours.wr_set_inline_data, &wr_set_inline_data);
   replace(ours.wr_set_inline_data_list, &wr_set_inline_data_list);
-  if (qp->wr_start == nullptr || !g_qps.insert(std::move(mine))) return;  // too many: it passes by unseen
+  if (qp->wr_start == nullptr) return;
+  g_qps.insert(std::move(mine));
   qp->wr_start =
       is_the_slots(slot.wr_start, qp->wr_start) ? kStarts[slot_number(slot)] : &wr_start_of_its_own;
 }
