@@ -316,6 +316,7 @@ void Context::has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now) {
     case IBV_QPS_RTS:
       if (!qp.connected) {
         qp.connected = true;
+        if (qp.life == QueuePair::Life::kCut) qp.cut_in = IBV_QPS_RTS;  // while the command was under way
         if (some_fault_is_at_work()) slot_.raise();
         for (const auto& fault : faults_)
           if (fault->begun) fault->connected(*this, qp, now);
@@ -363,7 +364,11 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   if (QueuePair* qp = find(pointer); qp != nullptr && goes_on_dead(*qp, *attributes, mask)) return 0;
   lock.unlock();
   const int rc = real(pointer, attributes, mask);  // without the mutex: it may take long
-  if (rc != 0) return rc;
+  if (rc != 0) {
+    lock.lock();  // it may have been cut meanwhile, and then this is no failure of the program's
+    QueuePair* qp = find(pointer);
+    return qp != nullptr && goes_on_dead(*qp, *attributes, mask) ? 0 : rc;
+  }
   const uint64_t now = monotonic_ns();
   lock.lock();
   QueuePair& qp = *find_or_adopt(pointer);

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "faultinject/preload/process.h"
@@ -145,6 +146,30 @@ TEST_F(StateTest, keeps_the_programs_own_err_when_the_queue_pair_is_queried_in_t
   program.join();
   EXPECT_EQ(field(), IBV_QPS_ERR);
   EXPECT_EQ(query(), IBV_QPS_ERR);
+}
+
+// The port goes down while the program's move from RTR to RTS is with the device, which refuses it then, or
+// has carried it out just now. Over a dead port that move succeeds.
+TEST_F(StateTest, a_queue_pair_that_is_cut_in_the_middle_of_its_move_to_rts_comes_there) {
+  for (auto FakeDevice::*moment : {&FakeDevice::in_modify, &FakeDevice::modified}) {
+    ASSERT_EQ(move_to(IBV_QPS_RESET), 0);
+    ASSERT_EQ(move_to(IBV_QPS_RTR), 0);
+    bool once = false;
+    device.*moment = [&] {
+      if (std::exchange(once, true)) return;
+      std::thread([&] { strike("kind: port_down"); }).join();
+    };
+    EXPECT_EQ(move_to(IBV_QPS_RTS), 0);
+    device.*moment = nullptr;
+    EXPECT_EQ(field(), IBV_QPS_RTS);
+    EXPECT_EQ(query(), IBV_QPS_RTS);
+    ibv_send_wr wr{}, *bad = nullptr;
+    EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+    ibv_wc wc{};
+    EXPECT_EQ(ibv_poll_cq(qp->send_cq, 1, &wc), 0) << "its retries are not over";
+    the_board().heal_all();
+    context->sync(monotonic_ns());
+  }
 }
 
 // On a busy machine, on which a thread that is woken for the lock finds it taken again. By how often the

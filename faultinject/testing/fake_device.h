@@ -32,7 +32,7 @@ struct FakeDevice {
   size_t room = SIZE_MAX;  // how many completions may wait to be polled before it refuses a post: a full queue
   std::mutex post_lock, poll_lock, data_lock;    // the last one: of what is above
   std::atomic<ibv_qp_state> state{IBV_QPS_RTS};  // the device's own word, not ibv_qp::state
-  std::function<void()> in_modify;               // called before a modify takes effect
+  std::function<void()> in_modify, modified;     // called before a modify takes effect, and behind it
   uint64_t whole_batches = 0;                    // those of several WRs
   std::vector<ibv_send_wr> batch;
   std::vector<ibv_sge> pieces;  // of the batch, one per WR
@@ -143,7 +143,10 @@ struct FakeDevice {
   static int modify_qp(ibv_qp* q, ibv_qp_attr* attributes, int mask) {
     auto* fake = static_cast<FakeDevice*>(q->qp_context);
     if (fake->in_modify) fake->in_modify();
+    if ((mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_RTS && fake->state == IBV_QPS_ERR)
+      return EINVAL;
     if ((mask & IBV_QP_STATE) != 0) fake->state = attributes->qp_state;
+    if (fake->modified) fake->modified();
     return 0;
   }
   static int query_qp(ibv_qp* q, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
