@@ -26,7 +26,7 @@ struct QpSelector {
                // one that posts
     kAll,
     kRandom,  // one of those with traffic, from the seed
-    kIndex,   // the index-th RC queue pair created on that NIC in that process, from 0
+    kIndex,   // the index-th RC or XRC queue pair created on that NIC in that process, from 0
   };
   Kind kind = Kind::kBusiest;
   uint32_t index = 0;  // kIndex only

@@ -176,8 +176,17 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   if (changed)
     report(qp.struck_by, program_moved_it ? Effect::kFlushShown : Effect::kWcShown, qp.qp->qp_num,
            program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR, now);
-  wake_sleeper(*qp.send_cq);
+  wake_sleepers(qp);
+}
+
+void Context::wake_sleepers(QueuePair& qp) {
+  if (qp.send_cq != nullptr) wake_sleeper(*qp.send_cq);
   if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) wake_sleeper(*qp.recv_cq);
+}
+
+void Context::drain_queues(QueuePair& qp, uint64_t now) {
+  if (qp.send_cq != nullptr) drain(*qp.send_cq, now);
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) drain(*qp.recv_cq, now);
 }
 
 void Context::show_due(uint64_t now) {
@@ -194,8 +203,7 @@ void Context::show_due(uint64_t now) {
         report(qp->deaf_by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
         release_all_held(*qp);
       }
-      drain(*qp->send_cq, now);
-      if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
+      drain_queues(*qp, now);
       if (deaf) hide_unacknowledged(*qp);
       if (deaf || (!qp->hidden_sends.empty() && qp->shown_at_ns <= now)) {
         show_hidden(*qp, false);
@@ -207,8 +215,7 @@ void Context::show_due(uint64_t now) {
         qp->shown_at_ns = 0;
         qp->sent.clear();
       }
-      wake_sleeper(*qp->send_cq);
-      if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) wake_sleeper(*qp->recv_cq);
+      wake_sleepers(*qp);
     }
     if (qp->shown_at_ns != 0) next = std::min(next, qp->shown_at_ns);
   }
@@ -273,8 +280,8 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   if (cuts_ != 0) {
     // A receive queue may be polled alone: whether sends are outstanding is in the other queue.
     for (auto& [address, qp] : qps_)
-      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != &cq &&
-          qp->recv_cq == &cq)
+      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != nullptr &&
+          qp->send_cq != &cq && qp->recv_cq == &cq)
         drain(*qp->send_cq, now);
   }
   int shown = take_ready(cq, entries, wcs);

@@ -194,7 +194,7 @@ QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) 
   qp->qp = pointer;
   qp->serial = next_serial_++;
   qp->type = attributes.qp_type;
-  qp->reliable = attributes.qp_type == IBV_QPT_RC;
+  qp->reliable = is_reliable(attributes.qp_type);
   qp->index = process_.next_qp_index(nic_, qp->reliable);
   qp->send_cq = queue(attributes.send_cq);
   qp->recv_cq = queue(attributes.recv_cq);
@@ -328,8 +328,7 @@ void Context::has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now) {
       // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
       release_all_held(qp);
       if (qp.life == QueuePair::Life::kCut) {
-        drain(*qp.send_cq, now);
-        if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
+        drain_queues(qp, now);
         if (deaf) hide_unacknowledged(qp);
         show_hidden(qp, true);
       } else {

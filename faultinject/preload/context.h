@@ -227,6 +227,8 @@ class Context {
   void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t posted_ns);
   void show_hidden(QueuePair& qp, bool program_moved_it);
   void drain(CompletionQueue& cq, uint64_t now_ns);
+  void drain_queues(QueuePair& qp, uint64_t now_ns);  // its completion queues
+  void wake_sleepers(QueuePair& qp);
   void show_due(uint64_t now_ns);
   void due_at(QueuePair& qp, uint64_t time_ns);
   int take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs);

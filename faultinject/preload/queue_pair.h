@@ -112,6 +112,11 @@ class Traffic {
   std::array<Posted, 16> rows_{};
 };
 
+// Does it notice that nothing is acknowledged?
+constexpr bool is_reliable(ibv_qp_type type) {
+  return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+}
+
 struct QueuePair {
   // What the program sees of its queue pair.
   enum class Life {
@@ -122,12 +127,13 @@ struct QueuePair {
 
   ibv_qp* qp = nullptr;
   uint64_t serial = 0;  // unique in the process: queue pair numbers and addresses come again
-  uint32_t index = 0;   // n-th of this NIC in this process, of the RC ones or (not selectable) of all others
+  // n-th of this NIC in this process, of the reliable ones or (not selectable) of all others
+  uint32_t index = 0;
   ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
   bool dying = false;      // the program is in ibv_destroy_qp
   bool destroyed = false;  // for the program; its device has not heard of it (removal.h)
-  CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
+  CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;  // nullptr: it has none (XRC)
   uint32_t max_send_wr = 0;
   bool signal_all = false;
 

@@ -108,8 +108,12 @@ ibv_qp* create_qp_ex_of(Slot& slot, ibv_context* device, ibv_qp_init_attr_ex* at
     plain.sq_sig_all = attributes->sq_sig_all;
     context->add_qp(qp, plain);
     const auto to_extended = FAULTINJECT_REAL(kQpToQpEx, ibv_qp_to_qp_ex);
+    // What the sends of other types consist of is their provider's own affair (EFA's have two addresses
+    // each).
+    const bool known =
+        is_reliable(plain.qp_type) || plain.qp_type == IBV_QPT_UD || plain.qp_type == IBV_QPT_UC;
     const bool extended =
-        (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && to_extended != nullptr;
+        known && (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && to_extended != nullptr;
     if (ibv_qp_ex* known = extended ? to_extended(qp) : nullptr; known != nullptr)
       extended_adopt(known, slot);
   }

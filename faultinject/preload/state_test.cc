@@ -24,14 +24,15 @@ namespace {
 
 class StateTest : public ::testing::Test {
  protected:
-  StateTest() {
+  StateTest() : StateTest(IBV_QPT_RC) {}
+  explicit StateTest(ibv_qp_type type, bool has_queues = true) {
     the_board();
     slot = take_slot(device.context());
     context = std::make_unique<Context>(*Process::current_or_new(), *slot, device.context(), 0, 0, 1);
     patch(*slot, *context);
     ibv_qp_init_attr attributes{};
-    attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(&device.cq);
-    attributes.qp_type = IBV_QPT_RC;
+    qp->qp_type = attributes.qp_type = type;
+    if (has_queues) attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(&device.cq);
     attributes.cap.max_send_wr = 16;
     context->add_qp(qp, attributes);
     EXPECT_EQ(move_to(IBV_QPS_RTS), 0);
@@ -207,6 +208,55 @@ TEST_F(StateTest, a_thread_that_polls_all_the_time_does_not_keep_the_injectors_t
   for (std::thread& thread : threads) thread.join();
   // It may wait again just when a poll that has let it go first has the lock.
   EXPECT_LE(overtook, kRounds);
+}
+
+class XrcSendTest : public StateTest {
+ protected:
+  XrcSendTest() : StateTest(IBV_QPT_XRC_SEND) {}
+};
+
+TEST_F(XrcSendTest, over_a_dead_port_notices_as_a_connected_queue_pair_does) {
+  strike("kind: port_down");
+  ibv_send_wr wr{}, *bad = nullptr;
+  ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  ibv_wc wc{};
+  EXPECT_EQ(ibv_poll_cq(qp->send_cq, 1, &wc), 0) << "its retries are not over";
+  EXPECT_EQ(device.posted.at(0).opcode, wr.opcode);
+}
+
+// The end that receives has no completion queues of its own.
+class XrcReceiveTest : public StateTest {
+ protected:
+  XrcReceiveTest() : StateTest(IBV_QPT_XRC_RECV, false) {}
+};
+
+TEST_F(XrcReceiveTest, of_a_dead_port_is_cut_and_ended_by_its_program) {
+  strike("kind: port_down");
+  EXPECT_EQ(query(), IBV_QPS_RTS);
+  EXPECT_EQ(move_to(IBV_QPS_ERR), 0);
+  EXPECT_EQ(query(), IBV_QPS_ERR);
+  EXPECT_EQ(move_to(IBV_QPS_RESET), 0);
+}
+
+class RawPacketTest : public StateTest {
+ protected:
+  RawPacketTest() : StateTest(IBV_QPT_RAW_PACKET) {}
+};
+
+TEST_F(RawPacketTest, over_a_dead_port_sends_as_ever) {
+  const uint32_t id = the_board().arm(
+      parse_fault(YAML::Load("{target: node0/nic0, at: now, kind: port_down, events: false}"), "test"));
+  context->sync(monotonic_ns());
+  ibv_sge piece{0x2000, 64, 1};
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  EXPECT_EQ(device.posted.at(0).opcode, IBV_WR_SEND);
+  EXPECT_EQ(device.data.at(0), piece.addr);
+  EXPECT_EQ(the_board().state(id).t0_ns, 0u);
 }
 
 }  // namespace

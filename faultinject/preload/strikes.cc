@@ -108,7 +108,7 @@ void Context::undeafen(QueuePair& qp, const Fault& fault) {
     if (!hidden.silent) hidden.cq->ready.push_back(hidden.wc);
   qp.hidden_sends.clear();
   qp.shown_at_ns = 0;
-  wake_sleeper(*qp.send_cq);
+  wake_sleepers(qp);
 }
 
 void Context::kill(CompletionQueue& cq, const Fault& fault) {
