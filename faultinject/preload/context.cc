@@ -22,9 +22,7 @@ Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t no
       node_(node),
       nic_(nic),
       ports_(ports),
-      events_(std::make_shared<AsyncEvents>(context)) {
-  first_op_seen_ = board().first_op_ns.load() != 0;
-}
+      events_(std::make_shared<AsyncEvents>(context)) {}
 Context::~Context() = default;
 
 Board& Context::board() const { return process_.board(); }
@@ -477,7 +475,7 @@ void Context::catch_up() {
 }
 
 bool Context::needs_slow_path() const {
-  if (!first_op_seen_ || held_ != 0 || cuts_ != 0 || frozen_ != 0) return true;
+  if (board().first_op_ns.load() == 0 || held_ != 0 || cuts_ != 0 || frozen_ != 0) return true;
   if (removal_.stage != DeviceRemoval::Stage::kPresent) return true;
   for (const auto& fault : faults_) {
     if (fault->entry().hits(node_, nic_)) return true;

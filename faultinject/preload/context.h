@@ -264,7 +264,6 @@ class Context {
   std::vector<ibv_async_event> frozen_events_;
   uint32_t watched_ = 0;   // queue pairs with next_seen_by
   bool sync_due_ = false;  // a round ended in the middle of a hook
-  bool first_op_seen_ = false;
   uint32_t held_ = 0;                  // WRs held back in this context
   uint64_t pumped_ = 0;                // WRs let go so far
   uint64_t next_due_ns_ = UINT64_MAX;  // the least shown_at_ns of the queue pairs that are cut

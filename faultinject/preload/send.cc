@@ -143,13 +143,10 @@ int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
   const uint64_t now = monotonic_ns();
   const auto lock = lock_in_turn();
   stand_in_for_thread(now);
-  if (!first_op_seen_) {
-    first_op_seen_ = true;
+  if (board().first_op_ns.load() == 0) {
+    note_first_op(board(), now);
+    process_.wake_everybody();  // those that wait for 'since: first_op', and those that wait for nothing more
     mode_dirty_ = true;
-    if (board().first_op_ns.load() == 0) {
-      note_first_op(board(), now);
-      process_.wake_everybody();  // those that wait for 'since: first_op'
-    }
   }
   QueuePair& qp = *find_or_adopt(pointer);
   int rc = 0;

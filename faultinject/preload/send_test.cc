@@ -277,6 +277,21 @@ TEST_F(SendTest, inline_data_of_any_operation_is_kept_with_a_wr_that_waits) {
   }
 }
 
+// It watched for the first send of all, and that has come.
+TEST(FirstSendTest, of_another_process_frees_a_device_that_sends_nothing_itself) {
+  the_board();
+  Board& board = Process::current_or_new()->board();
+  board.first_op_ns.store(0);
+  Program idle(4);
+  const Slot* slot = find_slot(idle.device.context());
+  ASSERT_NE(slot, nullptr);
+  EXPECT_EQ(slot->slow.load(), 1u);
+  note_first_op(board, monotonic_ns());
+  idle.sync();  // as its thread does, which is woken
+  EXPECT_EQ(slot->slow.load(), 0u);
+  EXPECT_EQ(slot->gate.load(), 0u);
+}
+
 // As in a forked child that closes the device which it has inherited, and gets the next one at its address.
 TEST(SlotTest, a_device_at_the_address_of_one_that_a_child_has_closed_is_injected) {
   FakeDevice device;
