@@ -60,10 +60,10 @@ ibv_mr* register_memory(Function* real, ibv_pd* pd, Arguments... arguments) {
 extern "C" {
 
 void faultinject_event(const char* name, uint64_t value) {
+  if (name == nullptr) return;
   Process* process = Process::current();
-  if (process != nullptr && name != nullptr &&
-      process->board().event_bits.load(std::memory_order_relaxed) != 0)
-    process->event(name, value);
+  if (process == nullptr) return Process::event_without_device(name, value);
+  if (process->board().event_bits.load(std::memory_order_relaxed) != 0) process->event(name, value);
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {

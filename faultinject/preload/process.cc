@@ -318,4 +318,11 @@ void Process::event(const char* name, uint64_t value) {
   sync_all();
 }
 
+void Process::event_without_device(const char* name, uint64_t value) {
+  if (environment().board[0] == 0) return;
+  static Board* board = map_board();  // for ever; shared with forked children
+  if (board == nullptr || board->event_bits.load(std::memory_order_relaxed) == 0) return;
+  if (offer_event(*board, name, value, monotonic_ns())) ring_all(*board);
+}
+
 }  // namespace faultinject

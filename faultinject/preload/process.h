@@ -35,6 +35,8 @@ class Process {
   // Faults that have fired or healed take effect in this process before this returns.
   void sync_all();
   void event(const char* name, uint64_t value);
+  // The same in a process that is none of the board's, because it has opened no device.
+  static void event_without_device(const char* name, uint64_t value);
 
   // A fault that strikes in each process has struck in this one, by a context that has begun `round`.
   void has_struck(FaultEntry& fault, uint32_t round);
