@@ -6,6 +6,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -361,6 +362,7 @@ void Context::after_req_notify(ibv_cq* pointer) {
 // There is something to show, and the real queue may be empty.
 void Context::wake_sleeper(CompletionQueue& cq) {
   if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
+  const ProviderCall call;
   if (cq.waker == nullptr) {
     const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
     if (ibv_pd* pd = waker_pd(); pd != nullptr) cq.waker = Waker::make(pd, cq.cq);
@@ -380,6 +382,7 @@ ibv_pd* Context::waker_pd() {
 
 void Context::close_wakers() {
   const std::lock_guard lock(mutex_);
+  const ProviderCall call;
   for (auto& [pointer, channel] : channels_) channel->drop_waker();
   for (auto& [pointer, cq] : cqs_) cq->waker.reset();
   const auto dealloc_pd = FAULTINJECT_REAL(kDeallocPd, ibv_dealloc_pd);

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -82,6 +83,7 @@ bool Context::hides_gid(uint32_t port, uint32_t index) {
 }
 
 bool Context::has_gid(uint32_t port, uint64_t index) const {
+  const ProviderCall call;
   const auto query_gid = FAULTINJECT_REAL(kQueryGid, ibv_query_gid);
   ibv_gid gid{};
   return query_gid != nullptr && index <= INT_MAX &&
@@ -134,6 +136,7 @@ std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
   if (it == cqs_.end()) return nullptr;
   auto taken = std::move(it->second);
   cqs_.erase(it);
+  const ProviderCall call;
   taken->waker.reset();  // the program's queue could not be destroyed before it
   refresh_mode();
   return taken;

@@ -8,6 +8,7 @@
 
 #include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 #include "faultinject/preload/waker.h"
@@ -18,6 +19,7 @@ using faultinject::Context;
 using faultinject::Process;
 
 Context* context_of(const ibv_context* device) {
+  if (faultinject::ProviderCall::is_under_way()) return nullptr;
   faultinject::Slot* slot = faultinject::find_slot(device);
   return slot != nullptr ? slot->context.load(std::memory_order_acquire) : nullptr;
 }

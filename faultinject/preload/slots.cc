@@ -9,6 +9,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/waker.h"
 
@@ -72,9 +73,14 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return rc;
 }
 
+// nullptr: the call passes through.
+Context* context_of(const Slot& slot) {
+  return ProviderCall::is_under_way() ? nullptr : slot.context.load(std::memory_order_acquire);
+}
+
 // What is not called for each message is the same code for all slots.
 int query_port_of(Slot& slot, ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
-  Context* context = slot.context.load(std::memory_order_acquire);
+  Context* context = context_of(slot);
   if (const int error = context != nullptr ? context->command() : 0; error != 0) return error;
   const int rc = slot.query_port(device, port, attributes, length);
   if (rc == 0 && context != nullptr && context->shows_port_down(port)) {
@@ -90,7 +96,7 @@ int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, siz
 }
 
 ibv_qp* create_qp_ex_of(Slot& slot, ibv_context* device, ibv_qp_init_attr_ex* attributes) {
-  Context* context = slot.context.load(std::memory_order_acquire);
+  Context* context = context_of(slot);
   if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
     errno = error;
     return nullptr;
@@ -154,7 +160,7 @@ ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
 }
 
 ibv_cq_ex* create_cq_ex_of(Slot& slot, ibv_context* device, ibv_cq_init_attr_ex* attributes) {
-  Context* context = slot.context.load(std::memory_order_acquire);
+  Context* context = context_of(slot);
   if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
     errno = error;
     return nullptr;

@@ -5,9 +5,11 @@
 // that matters (fake_verbs.h).
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -171,6 +173,26 @@ TEST_F(StateTest, a_queue_pair_that_is_cut_in_the_middle_of_its_move_to_rts_come
     the_board().heal_all();
     context->sync(monotonic_ns());
   }
+}
+
+// As mlx4's does, by the function that the injector stands in front of, in the thread that has its mutex.
+TEST_F(StateTest, a_provider_that_asks_for_its_device_in_the_middle_of_a_command_is_answered) {
+  std::atomic<uint64_t> answers{0};
+  device.in_modify = [&] {
+    ibv_device_attr attributes{};
+    if (ibv_query_device(device.context(), &attributes) == 0) answers += attributes.phys_port_cnt;
+  };
+  std::atomic<bool> struck{false};
+  std::thread watch([&] {
+    for (int i = 0; i < 1000 && !struck; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!struck) _exit(1);  // it waits for itself: nothing else ends that
+  });
+  strike("kind: port_down");
+  struck = true;
+  watch.join();
+  EXPECT_EQ(answers, 1u);
+  EXPECT_EQ(move_to(IBV_QPS_ERR), 0) << "in a command of the program's";
+  EXPECT_EQ(answers, 2u);
 }
 
 // On a busy machine, on which a thread that is woken for the lock finds it taken again. By how often the

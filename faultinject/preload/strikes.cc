@@ -4,6 +4,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
@@ -11,6 +12,7 @@ namespace faultinject {
 // By the provider's own function: ibv_modify_qp would write ibv_qp::state, which the program may read at any
 // time and which stays as the program knows it, as with a device that fails by itself.
 bool Context::move_to_err(QueuePair& qp) {
+  const ProviderCall call;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   return slot_.modify_qp != nullptr && slot_.modify_qp(qp.qp, &attributes, IBV_QP_STATE) == 0;
