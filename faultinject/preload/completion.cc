@@ -6,8 +6,6 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
-#include "faultinject/preload/provider_call.h"
-#include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
@@ -180,11 +178,6 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   wake_sleepers(qp);
 }
 
-void Context::wake_sleepers(QueuePair& qp) {
-  if (qp.send_cq != nullptr) wake_sleeper(*qp.send_cq);
-  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) wake_sleeper(*qp.recv_cq);
-}
-
 void Context::drain_queues(QueuePair& qp, uint64_t now) {
   if (qp.send_cq != nullptr) drain(*qp.send_cq, now);
   if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) drain(*qp.recv_cq, now);
@@ -351,43 +344,6 @@ void Context::keep(ibv_cq* pointer, ibv_wc wc, bool late) {
     mode_dirty_ = true;
   }
   if (mode_dirty_) refresh_mode();
-}
-
-void Context::after_req_notify(ibv_cq* pointer) {
-  const std::lock_guard lock(mutex_);
-  CompletionQueue& cq = *queue(pointer);
-  if (!cq.ready.empty() && frozen_ == 0 && !cq.is_dead()) wake_sleeper(cq);
-}
-
-// There is something to show, and the real queue may be empty.
-void Context::wake_sleeper(CompletionQueue& cq) {
-  if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
-  const ProviderCall call;
-  if (cq.waker == nullptr) {
-    const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
-    if (ibv_pd* pd = waker_pd(); pd != nullptr) cq.waker = Waker::make(pd, cq.cq);
-    if (cq.waker == nullptr) return;
-    cq.waker_qp_num = cq.waker->qp_num();
-  }
-  if (!cq.waker->wake(slot_.post_send)) return;  // one that is out already, and not polled
-  cq.wakes++;
-  mode_dirty_ = true;
-}
-
-ibv_pd* Context::waker_pd() {
-  const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
-  if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
-  return waker_pd_;
-}
-
-void Context::close_wakers() {
-  const std::lock_guard lock(mutex_);
-  const ProviderCall call;
-  for (auto& [pointer, channel] : channels_) channel->drop_waker();
-  for (auto& [pointer, cq] : cqs_) cq->waker.reset();
-  const auto dealloc_pd = FAULTINJECT_REAL(kDeallocPd, ibv_dealloc_pd);
-  if (waker_pd_ != nullptr && dealloc_pd != nullptr) dealloc_pd(waker_pd_);
-  waker_pd_ = nullptr;
 }
 
 void Context::forget_completions(QueuePair& qp) {
