@@ -97,5 +97,15 @@ TEST_F(AsyncEventTest, it_comes_as_often_as_the_plan_says) {
   EXPECT_EQ(board.state(id).rounds, 3u);
 }
 
+TEST_F(AsyncEventTest, an_event_of_a_shared_receive_queue_that_is_gone_does_not_come) {
+  start(14, 1, 16, "shared", "srq");
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: async_event, event: SRQ_LIMIT_REACHED, qp: all, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->must("destroy 0");
+  a->must("destroy_srq 0");
+  EXPECT_EQ(a->ask("event 50"), "none");
+}
+
 }  // namespace
 }  // namespace faultinject::testing

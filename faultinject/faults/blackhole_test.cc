@@ -38,6 +38,7 @@ TEST_F(BlackholeTest, in_what_the_port_sends_arrives_and_is_never_acknowledged) 
   EXPECT_EQ(wcs[1].status, kFlushed) << "delivered or not, it was not acknowledged";
   EXPECT_GE(wcs[0].at_ns - board.state(id).t0_ns, retry_window_ns(14, 1) - 5 * kMs);
   EXPECT_TRUE(witnessed(id, Effect::kWcWithheld, "node0"));
+  EXPECT_FALSE(witnessed(id, Effect::kWrWithheld, "node0"));
   b->must("set 64 99");
   b->must("post 0 write 3 8 64");
   EXPECT_EQ(b->poll(0, 1, 10000).at(0).status, kRetryExceeded) << "and what is sent to it does not arrive";
@@ -133,6 +134,22 @@ TEST_F(BlackholeTest, healing_one_direction_touches_no_queue_pair_of_the_program
   EXPECT_EQ(a->qp_state(0), kRts);
   EXPECT_EQ(b->qp_state(0), kRts);
   EXPECT_EQ(b->ask("event 0"), "none");
+}
+
+// It took effect when the first send was posted whose acknowledgement was lost; that is known when the
+// retries are exhausted.
+TEST_F(BlackholeTest, in_a_program_that_signals_no_send_notices_when_its_retries_are_exhausted) {
+  start(14, 1);
+  const uint32_t id = arm("{target: node0/nic0, kind: blackhole, direction: in, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the fault from here on";
+  const uint64_t before = std::stoull(a->ask("now").substr(3));
+  a->must("post 0 write 1 8 0 unsignaled");
+  const auto wcs = a->poll(0, 1, 10000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_FALSE(witnessed(id, Effect::kWrWithheld));
+  EXPECT_GE(board.state(id).t0_ns, before);
+  EXPECT_GE(wcs[0].at_ns, board.state(id).t0_ns + retry_window_ns(14, 1));
 }
 
 }  // namespace

@@ -7,9 +7,6 @@
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
-#include <algorithm>
-#include <vector>
-
 #include "faultinject/faults/qp_choice.h"
 
 namespace faultinject {
@@ -22,14 +19,13 @@ class CqError : public QpStrike {
 
   bool has_target(const QueuePair& qp) const override {
     const CompletionQueue* cq = queue_of(qp);
-    return cq != nullptr && std::find(dead_.begin(), dead_.end(), cq) == dead_.end();
+    return cq != nullptr && !cq->is_dead_by(id());
   }
 
   bool strike(Context& context, QueuePair& chosen, uint64_t now) override {
     CompletionQueue* cq = queue_of(chosen);
     if (!has_target(chosen)) return false;  // another queue pair's strike has killed it
-    context.kill(*cq, true);
-    dead_.push_back(cq);
+    context.kill(*cq, *this);
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = cq->cq;
@@ -42,19 +38,13 @@ class CqError : public QpStrike {
   }
 
   void end(Context& context, uint64_t) override {
-    context.each_cq([&](CompletionQueue& cq) {
-      for (CompletionQueue* dead : dead_)
-        if (dead == &cq) context.kill(cq, false);
-    });
-    dead_.clear();
+    context.each_cq([&](CompletionQueue& cq) { context.revive(cq, *this); });
   }
 
  private:
   CompletionQueue* queue_of(const QueuePair& qp) const {
     return entry().receive != 0 ? qp.recv_cq : qp.send_cq;
   }
-
-  std::vector<CompletionQueue*> dead_;  // some may be destroyed by now
 };
 
 }  // namespace

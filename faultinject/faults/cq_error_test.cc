@@ -72,5 +72,25 @@ TEST_F(CqErrorTest, each_round_lasts_for_its_time) {
   EXPECT_GE(std::stoull(a->ask("now").substr(3)), t0 + 400 * kMs);
 }
 
+// The provider gives a new completion queue the address of the one before it: at once, on the virtual HCA.
+TEST_F(CqErrorTest, a_newer_completion_queue_at_the_address_of_a_dead_one_is_left_alone) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0/qp:0, kind: cq_error}");
+  board.fire(id);
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->must("destroy 0");
+  a->must("destroy_cq 0");
+  const int newer_a = a->make_qp(), newer_b = b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, newer_a, *b, newer_b));
+  for (int i = 1; i <= 2; i++) {
+    a->must("post " + std::to_string(newer_a) + " write " + std::to_string(i) + " 8 0");
+    const auto seen = a->poll(newer_a, 1, 5000);
+    ASSERT_EQ(seen.size(), 1u) << (i == 1 ? "before the heal" : "after the heal");
+    EXPECT_EQ(seen[0].status, kSuccess);
+    board.heal(id);
+    EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the heal from here on";
+  }
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -31,6 +31,7 @@ class Delay : public Fault {
       wait = wait - entry().own[kJitter] + random_ % (2 * entry().own[kJitter] + 1);
     }
     wr.not_before_ns = std::max(wr.not_before_ns, now + wait);
+    if (wait == 0) return;  // as much jitter as delay
     if (witnessed_ == qp.serial) return;
     witnessed_ = qp.serial;
     took_effect(entry(), now);
@@ -68,6 +69,7 @@ std::vector<FaultKind> delay() {
                     .messages_late = 2,
                     .strikes = Strikes::kWork}},
       .check = [](const FaultSpec& fault) -> Complaint {
+        if (fault.delay.count() == 0) return {"delay", "'delay' must be longer than 0"};
         if (fault.time("jitter") > fault.delay) return {"jitter", "'jitter' must not be larger than 'delay'"};
         return {};
       },

@@ -236,5 +236,37 @@ TEST_F(FreezeTest, healing_wakes_a_sleeper_on_a_receive_queue_of_its_own) {
   EXPECT_EQ(b->ask("close"), "ok");
 }
 
+// Its global objects end when the injector's thread has ended.
+TEST_F(FreezeTest, a_program_that_leaves_goes_on_when_it_is_over) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now, for: 400 ms}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->must("at_exit destroy 0");
+  EXPECT_EQ(a->wait_for_exit(), 7);
+  EXPECT_EQ(board.state(id).phase, FaultState::Phase::kHealed);
+}
+
+TEST_F(FreezeTest, a_program_that_leaves_goes_on_when_it_is_healed) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->must("at_exit destroy 0");
+  a->tell("quit");
+  EXPECT_TRUE(a->is_silent(150));
+  board.heal(id);
+  EXPECT_EQ(a->wait_for_exit(false), 7);
+}
+
+TEST_F(FreezeTest, what_was_posted_goes_though_the_program_is_leaving) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now, for: 400 ms}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->must("set 0 4711");
+  a->must("post 0 write 1 8 0");
+  a->must("at_exit poll 0");
+  EXPECT_EQ(a->wait_for_exit(), 7);
+  EXPECT_EQ(b->get(0), 4711u);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -9,6 +9,9 @@
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <errno.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -21,17 +24,19 @@ class GidChange : public Fault {
   using Fault::Fault;
 
   void begin(Context& context, uint64_t now) override {
+    ports_.clear();
     if (!hits(context)) return;
+    for (uint32_t port = 1; port <= context.ports(); port++)
+      if ((entry().port == 0 || entry().port == port) && has_row(context, port)) ports_.push_back(port);
+    if (ports_.empty()) return;  // there is no such row, or it is empty anyway
     struck(context, Effect::kGidHidden, 0, entry().own[kRow], now);
     if (!context.opening()) tell(context, now);
   }
 
-  void end(Context& context, uint64_t now) override {
-    if (hits(context)) tell(context, now);
-  }
+  void end(Context& context, uint64_t now) override { tell(context, now); }
 
-  bool hides_gid(const Context& context, uint32_t port, uint32_t index) const override {
-    return hits(context) && (entry().port == 0 || entry().port == port) &&
+  bool hides_gid(const Context&, uint32_t port, uint32_t index) const override {
+    return std::find(ports_.begin(), ports_.end(), port) != ports_.end() &&
            (entry().own[kRow] == UINT64_MAX || entry().own[kRow] == index);
   }
 
@@ -48,8 +53,7 @@ class GidChange : public Fault {
  private:
   void tell(Context& context, uint64_t now) {
     if (entry().events == 0) return;
-    for (uint32_t port = 1; port <= context.ports(); port++) {
-      if (entry().port != 0 && entry().port != port) continue;
+    for (const uint32_t port : ports_) {
       ibv_async_event event{};
       event.event_type = IBV_EVENT_GID_CHANGE;
       event.element.port_num = int(port);
@@ -57,6 +61,12 @@ class GidChange : public Fault {
       context.witness(*this, Effect::kEventDelivered, 0, IBV_EVENT_GID_CHANGE, now);
     }
   }
+
+  bool has_row(const Context& context, uint32_t port) const {
+    return entry().own[kRow] == UINT64_MAX || context.has_gid(port, entry().own[kRow]);
+  }
+
+  std::vector<uint32_t> ports_;  // whose rows it hides
 };
 
 }  // namespace

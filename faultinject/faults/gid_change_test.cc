@@ -40,5 +40,21 @@ TEST_F(GidChangeTest, all_rows_and_without_an_event) {
   EXPECT_EQ(a->ask("event 50"), "none");
 }
 
+TEST_F(GidChangeTest, a_row_that_is_not_there_is_not_lost) {
+  start();
+  const uint32_t row = arm("{target: node0/nic0, kind: gid_change, gid_index: 200, at: now}"),
+                 port = arm("{target: node0/nic0/port:2, kind: gid_change, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the faults from here on";
+  EXPECT_EQ(a->ask("event 50"), "none");
+  board.heal_all();
+  EXPECT_EQ(a->ask("create_cq"), "ok");
+  EXPECT_EQ(a->ask("event 50"), "none");
+  for (const uint32_t id : {row, port}) {
+    EXPECT_NE(board.state(id).triggered_ns, 0u);
+    EXPECT_EQ(board.state(id).t0_ns, 0u);
+    EXPECT_TRUE(board.witnesses(id).empty());
+  }
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -88,5 +88,18 @@ TEST_F(NoopTest, time_since_the_first_operation_triggers_in_a_process_that_does_
   EXPECT_TRUE(eventually([&] { return board.state(id).triggered_ns != 0; }));
 }
 
+TEST_F(NoopTest, a_process_without_a_device_raises_events_too) {
+  const uint32_t id = arm("{target: node0/nic0, kind: noop, on: {event: go, value: 2}}");
+  Agent& other = agent("node0", "9");
+  other.must("raise go 1");
+  EXPECT_EQ(board.state(id).triggered_ns, 0u);
+  other.must("raise go 2");
+  EXPECT_NE(board.state(id).triggered_ns, 0u);
+  const uint32_t later = arm("{target: node0/nic0, kind: noop, on: go}");
+  ASSERT_NO_FATAL_FAILURE(other.open());
+  other.must("raise go 1");
+  EXPECT_NE(board.state(later).triggered_ns, 0u);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -213,5 +213,72 @@ TEST_F(PortDownTest, a_device_opened_while_it_lasts_is_down_too) {
   EXPECT_EQ(b->ask("event 0"), "none") << "it has been down all along";
 }
 
+TEST_F(PortDownTest, a_port_that_the_nic_does_not_have_goes_down_nowhere) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0/port:2, kind: port_down, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the fault from here on";
+  EXPECT_EQ(a->ask("event 50"), "none");
+  EXPECT_EQ(a->port_state(), kPortActive);
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  EXPECT_TRUE(board.witnesses(id).empty());
+}
+
+// What was delivered before the cut is not outstanding, whether its completion was polled or not, or will
+// never come.
+TEST_F(PortDownTest, the_retries_of_a_send_begin_with_its_post_behind_those_that_were_delivered) {
+  arm("{target: node0/nic0, kind: noop, at: now}");  // so that the first send is known
+  for (const bool signaled : {true, false}) {
+    SCOPED_TRACE(signaled);
+    start(14, 1);
+    a->must("set 0 4711");
+    a->must(std::string("post 0 write 1 8 0") + (signaled ? "" : " unsignaled"));
+    ASSERT_TRUE(eventually([&] { return b->get(0) == 4711u; }));
+    const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+    ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+    const uint64_t end = board.state(id).t0_ns + 2 * retry_window_ns(14, 1);
+    EXPECT_TRUE(eventually([&] { return std::stoull(a->ask("now").substr(3)) > end; }));
+    if (signaled) {
+      EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
+    } else {
+      EXPECT_TRUE(a->poll(0, 1, 20).empty());
+    }
+    EXPECT_FALSE(witnessed(id, Effect::kWcShown, "node0")) << "nothing was outstanding";
+    EXPECT_EQ(a->qp_state(0), kRts);
+    const uint64_t before = std::stoull(a->ask("now").substr(3));
+    a->must("post 0 write 2 8 0");
+    const auto wcs = a->poll(0, 1, 5000);
+    ASSERT_EQ(wcs.size(), 1u);
+    EXPECT_EQ(wcs[0].wr_id, 2u);
+    EXPECT_EQ(wcs[0].status, kRetryExceeded);
+    EXPECT_GE(wcs[0].at_ns, before + retry_window_ns(14, 1));
+    board.heal(id);
+    a->must("close");
+    b->must("close");
+  }
+}
+
+// The same where nobody polls before the retries of the delivered send would be exhausted: the next one was
+// posted shortly before that.
+TEST_F(PortDownTest, a_send_from_after_the_cut_has_its_own_retries) {
+  arm("{target: node0/nic0, kind: noop, at: now}");
+  start(16, 1);  // 537 ms
+  a->must("set 0 4711");
+  a->must("post 0 write 1 8 0");
+  ASSERT_TRUE(eventually([&] { return b->get(0) == 4711u; }));
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  const uint64_t late = board.state(id).t0_ns + retry_window_ns(16, 1) / 2;
+  EXPECT_TRUE(eventually([&] { return std::stoull(a->ask("now").substr(3)) > late; }));
+  const uint64_t before = std::stoull(a->ask("now").substr(3));
+  a->must("post 0 write 2 8 0");
+  EXPECT_TRUE(eventually(
+      [&] { return std::stoull(a->ask("now").substr(3)) > late + retry_window_ns(16, 1) / 2 + 10 * kMs; }));
+  const auto wcs = a->poll(0, 2, 5000);
+  ASSERT_EQ(wcs.size(), 2u);
+  EXPECT_EQ(wcs[0].status, kSuccess);
+  EXPECT_EQ(wcs[1].status, kRetryExceeded);
+  EXPECT_GE(wcs[1].at_ns, before + retry_window_ns(16, 1));
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -6,6 +6,7 @@
 // are exhausted before that ends as with port_down: RETRY_EXC_ERR, then WR_FLUSH_ERR. Work already posted:
 // passes. Heal: the link is up, and what was kept back goes at once.
 #include "faultinject/plan/plan.h"
+#include "faultinject/plan/units.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/port_show.h"
@@ -39,6 +40,8 @@ class PortFlap : public Stall {
   }
 
  private:
+  static constexpr uint64_t kMostRecorded = 1024;  // outages of a round, so that the log has room for others
+
   // All processes reckon with the moment of firing, so that they agree without talking. Returns the next
   // change.
   uint64_t follow(Context& context, uint64_t now) {
@@ -60,9 +63,10 @@ class PortFlap : public Stall {
     down_ = down;
     if (down) blocked(context, now);
     show_link(context, entry(), down);
-    const bool told = !(down && context.opening()) && tell_link(context, *this, down, now);
-    if (!hits(context)) return;
-    context.witness(*this, down ? Effect::kLinkDown : Effect::kLinkUp, 0, outage_, now);
+    const bool recorded = outage_ <= kMostRecorded;
+    const bool told = !(down && context.opening()) && tell_link(context, *this, down, now, recorded);
+    if (!has_port(context, entry())) return;
+    if (recorded) context.witness(*this, down ? Effect::kLinkDown : Effect::kLinkUp, 0, outage_, now);
     if (down && (told || entry().query != 0)) took_effect(entry(), now);
   }
 
@@ -87,9 +91,15 @@ std::vector<FaultKind> port_flap() {
       .takes = Takes::kPort,
       .ends = Ends::kAfterItsTime,
       .shared = {"events", "query", "count"},
-      .own = {own_time("down", 200ms, 1ns), own_time("up", 800ms, 1ns)},
+      .own = {own_time("down", 200ms, 1ms), own_time("up", 800ms, 1ms)},
       .count = 3,
       .examples = {{.parameters = "down: 10 ms, up: 20 ms, count: 3", .harm = Harm::kMayBreak}},
+      .check = [](const FaultSpec& fault) -> Complaint {
+        const auto most = uint64_t(kLongestPlan / (fault.time("down") + fault.time("up")));
+        if (fault.count != FaultSpec::kAll && fault.count > most)
+          return {"count", "so many outages take more than ten years"};
+        return {};
+      },
       .lasts =
           [](const FaultSpec& fault) {
             return int64_t(fault.count) * (fault.time("down") + fault.time("up")) - fault.time("up");

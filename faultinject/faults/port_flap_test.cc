@@ -75,5 +75,14 @@ TEST_F(PortFlapTest, two_faults_on_one_port_both_must_let_a_send_go) {
   EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kSuccess);
 }
 
+TEST_F(PortFlapTest, a_port_that_the_nic_does_not_have_flaps_nowhere) {
+  start();
+  const uint32_t id =
+      arm("{target: node0/nic0/port:2, kind: port_flap, down: 10 ms, up: 1 ms, count: 2, at: now}");
+  EXPECT_EQ(a->ask("event 100"), "none");
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  EXPECT_TRUE(board.witnesses(id).empty());
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -20,13 +20,10 @@ class Stall : public Fault {
 
   bool holds(const Context& context, const QueuePair& qp) const override { return stalls(context, qp); }
 
-  void held(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
-    if (witnessed_.insert(qp.serial).second)
-      struck(context, Effect::kWrWithheld, qp.qp->qp_num, wr.bytes, now);
-  }
-
   uint64_t may_go_at(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
     if (!stalls_wr(context, qp, wr)) return now;
+    if (witnessed_.insert(qp.serial).second)
+      struck(context, Effect::kWrWithheld, qp.qp->qp_num, wr.bytes, now);
     const uint64_t end = exhausted_at(qp, wr);
     return end == kNotByTime ? end : std::max(end, now + kLook);  // tick() ends it, not the pump
   }

@@ -14,6 +14,7 @@
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "faultinject/preload/context.h"
 
@@ -32,12 +33,6 @@ class Throttle : public Fault {
   bool reaches_peers() const override { return true; }
   bool holds(const Context& context, const QueuePair& qp) const override { return hits(context, qp); }
 
-  void held(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
-    if (!witnessed_.try_emplace(qp.serial, true).second) return;
-    took_effect(entry(), now);
-    context.witness(*this, Effect::kWrWithheld, qp.qp->qp_num, wr.bytes, now);
-  }
-
   uint64_t may_go_at(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
     const bool reads = wr.wr.opcode == IBV_WR_RDMA_READ;  // its data flows the other way
     uint64_t at = now;
@@ -55,6 +50,10 @@ class Throttle : public Fault {
     if (hits_there(context, qp)) {
       ClockEntry& port = clocks_of(context.board(), id(), *qp.peer);
       at = std::max(at, pay(pace.peer, port.busy_until_ns[reads ? 0 : 1], wr.bytes, now));
+    }
+    if (at > now && at != kAskAgain && witnessed_.insert(qp.serial).second) {
+      took_effect(entry(), now);
+      context.witness(*this, Effect::kWrWithheld, qp.qp->qp_num, wr.bytes, now);
     }
     return at;
   }
@@ -128,7 +127,7 @@ class Throttle : public Fault {
   }
 
   std::unordered_map<uint64_t, Pace> paces_;      // by serial
-  std::unordered_map<uint64_t, bool> witnessed_;  // one record per queue pair and round
+  std::unordered_set<uint64_t> witnessed_;        // one record per queue pair and round
 };
 
 }  // namespace

@@ -255,5 +255,18 @@ TEST_F(ThrottleTest, each_datagram_pays_at_the_port_to_which_it_goes) {
   EXPECT_EQ(count(other, Effect::kWrWithheld), 1u);
 }
 
+TEST_F(ThrottleTest, a_step_without_a_limit_withholds_nothing) {
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: throttle, rates: [{rate: unlimited, for: 1 h}, {rate: 1 Mbit/s}], at: "
+          "now}");
+  start();
+  for (int i = 1; i <= 3; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    ASSERT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
+  }
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  EXPECT_TRUE(board.witnesses(id).empty());
+}
+
 }  // namespace
 }  // namespace faultinject::testing

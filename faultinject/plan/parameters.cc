@@ -152,7 +152,11 @@ uint64_t parse_own(const Mapping& fault, const Parameter& parameter) {
   switch (parameter.type) {
     case Parameter::Type::kTime: {
       const auto time = uint64_t(fault.span(key).count());
-      if (time < parameter.least) fault.place(key).fail(std::string("'") + key + "' must be longer than 0");
+      if (time < parameter.least)
+        fault.place(key).fail(
+            std::string("'") + key + "' must be " +
+            (parameter.least == 1 ? "longer than 0"
+                                  : format_duration(std::chrono::nanoseconds(parameter.least)) + " or more"));
       return time;
     }
     case Parameter::Type::kNumber:

@@ -173,7 +173,10 @@ TEST(PlanParameters, counts_and_times_of_flap_and_reorder) {
   EXPECT_EQ(parse("kind: port_flap").count, 3u);
   EXPECT_EQ(parse("kind: reorder, window: 5 ms, depth: 4").value("depth"), 4u);
   EXPECT_NE(error_of("kind: reorder, depth: 1").find("2 or more"), std::string::npos);
-  EXPECT_NE(error_of("kind: port_flap, down: 0 s").find("longer than 0"), std::string::npos);
+  for (const char* least : {"down: 0 s", "up: 1 ns"})
+    EXPECT_NE(error_of(std::string("kind: port_flap, ") + least).find("1 ms or more"), std::string::npos);
+  EXPECT_EQ(parse("kind: port_flap, count: all").count, FaultSpec::kAll);
+  EXPECT_NE(error_of("kind: port_flap, count: 18446744074").find("more than ten years"), std::string::npos);
   EXPECT_NE(error_of("kind: post_fail, count: many").find("number or all"), std::string::npos);
 }
 
@@ -206,6 +209,13 @@ TEST(PlanParameters, times_of_a_removal) {
             std::string::npos);
   EXPECT_NE(error_of("kind: device_fatal, window: 1 ms").find("no meaning"), std::string::npos);
   EXPECT_NE(error_of("kind: device_removd").find("did you mean 'device_removed'?"), std::string::npos);
+}
+
+TEST(PlanParameters, a_delay_of_nothing_is_refused) {
+  EXPECT_NE(error_of("kind: delay, delay: 0 ms").find("'delay' must be longer than 0"), std::string::npos);
+  EXPECT_NE(error_of("kind: delay, delay: 0 ms, jitter: 0 ms").find("'delay' must be longer than 0"),
+            std::string::npos);
+  EXPECT_EQ(parse("kind: delay, delay: 1 ns").delay, 1ns);
 }
 
 }  // namespace

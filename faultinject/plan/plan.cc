@@ -56,10 +56,16 @@ std::vector<FaultSpec> parse_faults(const YAML::Node& node, const std::string& f
     faults.push_back(parse_fault(entry, file));
     const std::string& first = faults.back().trigger.fault;
     const bool is_id = first.find_first_not_of("0123456789") == std::string::npos;
-    if (!is_id && std::find(names.begin(), names.end(), first) == names.end())
+    const auto known = std::count(names.begin(), names.end(), first);
+    if (!is_id && known > 1)
+      Place(file, entry["after"])
+          .fail("several faults before this one are called '" + first + "'; give them a 'name' each");
+    if (!is_id && known == 0)
       Place(file, entry["after"])
           .fail("no fault before this one is called '" + first + "'" + suggestion(first, names) +
                 (names.empty() ? "" : " (there are: " + joined(names) + ")"));
+    if (entry["name"] && std::find(names.begin(), names.end(), faults.back().name) != names.end())
+      Place(file, entry["name"]).fail("a fault before this one is called '" + faults.back().name + "', too");
     names.push_back(faults.back().name);
   }
   return faults;

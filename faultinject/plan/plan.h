@@ -26,7 +26,7 @@ struct QpSelector {
                // one that posts
     kAll,
     kRandom,  // one of those with traffic, from the seed
-    kIndex,   // the index-th RC queue pair created on that NIC in that process, from 0
+    kIndex,   // the index-th RC or XRC queue pair created on that NIC in that process, from 0
   };
   Kind kind = Kind::kBusiest;
   uint32_t index = 0;  // kIndex only
@@ -184,10 +184,11 @@ bool matches(const Target& target, std::string_view node, uint32_t nic,
 struct NodeShape {
   std::string name;
   uint32_t nics = 0;
+  uint32_t ports = 0;  // of each NIC; 0: unknown
 };
 
 // Throws PlanError unless at least one NIC of `nodes` is in the target, and one in `peer` where there is one;
-// the message lists what there is.
+// and for a port that no such NIC has. The message lists what there is.
 void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes);
 
 // The word of `known` nearest to `word` by edit distance, if any is near enough to be meant; for messages.

@@ -183,5 +183,25 @@ TEST(Target, a_range_names_only_what_there_is) {
   EXPECT_NE(refusal("*/nic[1-18446744073709551615]").find("'nic2'"), std::string::npos);
 }
 
+TEST(Target, a_port_that_no_nic_has_is_an_error) {
+  const std::vector<NodeShape> nodes = {{"node0", 2, 1}, {"node1", 2, 2}, {"far", 2}};
+  const auto refusal = [&](const std::string& target) -> std::string {
+    try {
+      check_targets(parse("{target: '" + target + "', kind: port_down}"), nodes);
+    } catch (const PlanError& error) {
+      EXPECT_EQ(error.line(), 1);
+      return error.message();
+    }
+    return "";
+  };
+  for (const char* target :
+       {"node0/nic0/port:1", "node1/nic*/port:2", "node?/nic0/port:2", "far/nic0/port:3"})
+    EXPECT_EQ(refusal(target), "") << target;
+  EXPECT_EQ(refusal("node0/nic0/port:2"),
+            "target 'node0/nic0/port:2': there is no port 2 (each NIC has 1 port)");
+  EXPECT_NE(refusal("node?/nic0/port:3").find("there is no port 3 (each NIC has 2 ports)"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace faultinject

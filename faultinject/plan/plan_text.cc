@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultinject/plan/plan_text.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <optional>
+#include <sstream>
 #include <utility>
 
 namespace faultinject {
@@ -13,11 +16,39 @@ PlanError error_at(const YAML::Mark& mark, const std::string& file, const std::s
                         : PlanError(file, mark.line + 1, mark.column + 1, message);
 }
 
+// Where the last document began.
+class Begin : public YAML::EventHandler {
+ public:
+  YAML::Mark mark;
+  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+};
+
+// Not YAML::LoadAll, which does not return for some texts that are no YAML.
+std::optional<YAML::Mark> second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Begin begin;
+  const bool two = parser.HandleNextDocument(begin) && parser.HandleNextDocument(begin);
+  return two ? std::optional(begin.mark) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<FaultSpec> parse_plan(const std::string& text, const std::string& file) {
   std::vector<FaultSpec> faults;
   try {
+    if (const auto second = second_document(text))
+      throw error_at(*second, file, "a second YAML document; a plan is one, without '---' inside");
     const YAML::Node document = YAML::Load(text);
     if (document.IsMap() && document["faults"].IsDefined()) {
       for (const auto& pair : document)

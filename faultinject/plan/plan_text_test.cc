@@ -45,5 +45,25 @@ TEST(PlanText, a_plan_must_hold_a_fault_and_each_fault_a_trigger) {
   EXPECT_NE(error_of("port_down").find("must be a list"), std::string::npos);
 }
 
+TEST(PlanText, a_plan_is_one_document) {
+  const std::string fault = "- {at: now, target: node1/nic0, kind: port_down}\n";
+  EXPECT_EQ(error_of(fault + "---\n" + fault),
+            "plan.yaml:2:1: a second YAML document; a plan is one, without '---' inside");
+  EXPECT_EQ(parse_plan("---\n" + fault, "f").size(), 1u);
+}
+
+TEST(PlanText, a_name_is_given_to_one_fault) {
+  const std::string fault = "at: now, target: node1/nic0, kind: port_down}\n";
+  EXPECT_EQ(error_of("- {name: a, " + fault + "- {name: a, " + fault),
+            "plan.yaml:2:10: a fault before this one is called 'a', too");
+  EXPECT_EQ(error_of("- {" + fault + "- {name: port_down node1/nic0, " + fault),
+            "plan.yaml:2:10: a fault before this one is called 'port_down node1/nic0', too");
+  EXPECT_EQ(error_of("- {" + fault + "- {" + fault), "none") << "they have no names";
+  EXPECT_NE(error_of("- {" + fault + "- {" + fault +
+                     "- {after: port_down node1/nic0, target: node1/nic0, kind: noop}")
+                .find("several faults before this one are called 'port_down node1/nic0'"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace faultinject

@@ -205,7 +205,16 @@ void check_pattern(const FaultSpec& spec, const std::string& what, const std::st
 }  // namespace
 
 void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes) {
-  check_pattern(spec, "target '" + spec.target.text + "'", spec.target.node, spec.target.nic, nodes);
+  const std::string what = "target '" + spec.target.text + "'";
+  check_pattern(spec, what, spec.target.node, spec.target.nic, nodes);
+  uint32_t most_ports = 0;
+  for (const NodeShape& node : nodes)
+    if (pattern_matches(spec.target.node, node.name))
+      most_ports = std::max(most_ports, node.ports == 0 ? UINT32_MAX : node.ports);
+  if (spec.target.port > most_ports)
+    throw PlanError(spec.file, spec.line, spec.column,
+                    what + ": there is no port " + std::to_string(spec.target.port) + " (each NIC has " +
+                        std::to_string(most_ports) + (most_ports == 1 ? " port)" : " ports)"));
   if (spec.target.peer_node.empty()) return;
   check_pattern(spec, "peer '" + spec.target.peer_node + "/" + spec.target.peer_nic + "'",
                 spec.target.peer_node, spec.target.peer_nic, nodes);

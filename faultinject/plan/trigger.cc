@@ -118,6 +118,9 @@ void parse_trigger(const Mapping& fault, const std::string& file, FaultSpec& spe
   const Kind kind = spec.trigger.kind;
   if (fault.has("phase")) {
     if (kind == Kind::kManual) fault.place("phase").fail("'phase' needs a trigger, 'at', 'on' or 'after'");
+    for (const char* key : {"at", "on", "after"})
+      if (fault.has(key) && fault.at(key).IsMap() && fault.at(key)["phase"])
+        fault.place("phase").fail(std::string("'phase' is given twice, inside and beside '") + key + "'");
     parse_phase(fault.at("phase"), file, spec.trigger);
   }
   if (fault.has("for")) {
@@ -136,6 +139,8 @@ void parse_trigger(const Mapping& fault, const std::string& file, FaultSpec& spe
   const uint64_t repeat = fault.number("repeat", 1);
   if (repeat > 1000000) fault.place("repeat").fail("'repeat' must be 1000000 or less");
   spec.repeat = uint32_t(repeat);
+  if (spec.every.count() > 0 && repeat > uint64_t(kLongestPlan / spec.every))
+    fault.place("repeat").fail("so many rounds take more than ten years");
   if (kind == Kind::kManual) fault.place("repeat").fail("'repeat' needs a trigger, 'at', 'on' or 'after'");
   const bool comes_again =
       kind == Kind::kEvent || kind == Kind::kWr || kind == Kind::kBytes || kind == Kind::kProbability;

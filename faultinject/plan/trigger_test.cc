@@ -118,5 +118,23 @@ TEST(PlanTrigger, repeats_of_what_strikes_all_queue_pairs_until_it_is_healed_say
   EXPECT_EQ(parse("{target: '*/nic0', kind: qp_error, qp: all, at: {wr: 5}, repeat: 3}").repeat, 3u);
 }
 
+TEST(PlanTrigger, a_phase_is_given_once) {
+  for (const char* trigger :
+       {"at: {time: 1 s, phase: {up_to: 1 ms}}", "on: {event: x, phase: {up_to: 1 ms}}"})
+    EXPECT_NE(error_of("[{" + std::string(trigger) + ", phase: {up_to: 2 ms}, target: '*/*', kind: noop}]")
+                  .message()
+                  .find("given twice"),
+              std::string::npos)
+        << trigger;
+}
+
+TEST(PlanTrigger, rounds_come_to_an_end) {
+  const auto why = [](const std::string& keys) {
+    return error_of("[{" + keys + ", for: 1 ms, at: now, target: '*/*', kind: port_down}]").message();
+  };
+  EXPECT_EQ(why("repeat: 1000000, every: 5 min"), "");
+  EXPECT_NE(why("repeat: 1000000, every: 6 min").find("more than ten years"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace faultinject

@@ -119,7 +119,10 @@ uint64_t parse_rate(std::string_view text) {
 uint64_t parse_bytes(std::string_view text) { return parse(text, kSizes, "size", "'16 MiB'", true); }
 
 std::chrono::nanoseconds parse_duration(std::string_view text) {
-  return std::chrono::nanoseconds(parse(text, kSpans, "duration", "'50 ms'", true));
+  const std::chrono::nanoseconds span(parse(text, kSpans, "duration", "'50 ms'", true));
+  if (span > kLongestDuration)
+    throw UnitError("'" + std::string(trimmed(text)) + "' is too large for a duration; the most is a year");
+  return span;
 }
 
 std::string format_rate(uint64_t rate) {

@@ -27,8 +27,12 @@ uint64_t parse_rate(std::string_view text);
 uint64_t parse_bytes(std::string_view text);
 
 // A time span from "<number> <unit>", units ns, us (or µs), ms, s, min, h. A bare "0" is accepted. Negative
-// spans are errors. Throws UnitError.
+// spans are errors, and those above kLongestDuration. Throws UnitError.
 std::chrono::nanoseconds parse_duration(std::string_view text);
+
+// So that sums of durations fit into 64 bits: the longest one, and all rounds or outages of a fault together.
+constexpr std::chrono::nanoseconds kLongestDuration = std::chrono::hours(366 * 24);
+constexpr std::chrono::nanoseconds kLongestPlan = 10 * kLongestDuration;
 
 // The shortest exact or three-digit spelling with a unit, e.g. "1 Gbit/s", "16 MiB", "1.5 ms".
 std::string format_rate(uint64_t bits_per_second);

@@ -57,6 +57,9 @@ TEST(Units, nonsense_is_refused) {
   for (const char* text : {"", "   ", "fast", "-1 ms", ".", "1 parsec", "1 ms ms", "1e9 ms", "99999999999 h"})
     EXPECT_THROW(parse_duration(text), UnitError) << text;
   EXPECT_THROW(parse_rate("0 Gbit/s"), UnitError);
+  EXPECT_EQ(parse_duration("8784 h"), kLongestDuration);
+  for (const char* text : {"8784.1 h", "4611686018427387904 ns"})
+    EXPECT_NE(error_of([&] { parse_duration(text); }).find("the most is a year"), std::string::npos) << text;
 }
 
 TEST(Units, what_is_formatted_reads_back_the_same) {

@@ -167,4 +167,10 @@ void AsyncEvents::forget(const ibv_cq* cq) {
   });
 }
 
+void AsyncEvents::forget(const ibv_srq* srq) {
+  forget_if([&](const ibv_async_event& event) {
+    return element_of(event.event_type) == EventElement::kSharedReceiveQueue && event.element.srq == srq;
+  });
+}
+
 }  // namespace faultinject

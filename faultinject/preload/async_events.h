@@ -33,9 +33,10 @@ class AsyncEvents {
   // True when the event was one of ours: the real acknowledgement must not count it.
   bool acknowledge(const ibv_async_event& event);
 
-  // Events of a queue pair or completion queue that is gone are not delivered any more.
+  // Events of an object that is gone are not delivered any more.
   void forget(const ibv_qp* qp);
   void forget(const ibv_cq* cq);
+  void forget(const ibv_srq* srq);
 
   // The device is gone: once the events that wait are taken, the descriptor polls as POLLERR for ever and
   // get() fails with EIO (ended_descriptor.h). A thread that sleeps on it wakes.

@@ -6,7 +6,6 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
-#include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
@@ -94,7 +93,7 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
       return process_whole(*qp, cq, wc, known ? &sent : nullptr, send, now);
     case QueuePair::Life::kCut:
       if (wc.status == IBV_WC_SUCCESS) return true;  // it arrived before the cut
-      hide(*qp, cq, wc, send, now);
+      hide(*qp, cq, wc, send, known ? sent.posted_ns : 0);
       return false;
     case QueuePair::Life::kBroken:
       if (send && qp->retry_error_due && wc.status != IBV_WC_SUCCESS) {
@@ -122,11 +121,11 @@ bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, cons
   }
   if (send && qp.deaf_by.id != 0) {
     if (qp.hidden_sends.empty()) {
-      FaultEntry& entry = board().faults[qp.deaf_by.id - 1];
-      took_effect(entry, now);
+      // Its acknowledgement was lost from when it was posted on; only that is what shows here.
+      const uint64_t since = std::max(qp.deaf_from_ns, sent != nullptr ? sent->posted_ns : 0);
+      took_effect(board().faults[qp.deaf_by.id - 1], since);
       report(qp.deaf_by, Effect::kWcWithheld, qp.qp->qp_num, wc.status, now);
-      const uint64_t posted = sent != nullptr ? sent->posted_ns : 0;
-      if (qp.shown_at_ns == 0) due_at(qp, std::max(qp.deaf_from_ns, posted) + qp.retry_window_ns());
+      if (qp.shown_at_ns == 0) due_at(qp, since + qp.retry_window_ns());
     }
     qp.hidden_sends.push_back({&cq, wc});
     return false;
@@ -140,12 +139,10 @@ bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, cons
   return true;
 }
 
-void Context::hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t) {
-  if (send && qp.hidden_sends.empty() && !qp.acks_lost) {
-    // Posted before the cut, as far as can be told? Then its retries began with the cut.
-    const bool after = qp.posted_since_cut && wc.wr_id == qp.first_wr_id_since_cut && qp.shown_at_ns != 0;
-    if (!after) due_at(qp, qp.cut_ns + qp.retry_window_ns());
-  }
+void Context::hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t posted_ns) {
+  // The oldest send that was lost. The retries of one from before the cut began with the cut.
+  if (send && qp.hidden_sends.empty() && !qp.acks_lost)
+    due_at(qp, std::max(qp.cut_ns, posted_ns) + qp.retry_window_ns());
   (send ? qp.hidden_sends : qp.hidden_receives).push_back({&cq, wc});
 }
 
@@ -178,8 +175,12 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   if (changed)
     report(qp.struck_by, program_moved_it ? Effect::kFlushShown : Effect::kWcShown, qp.qp->qp_num,
            program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR, now);
-  wake_sleeper(*qp.send_cq);
-  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) wake_sleeper(*qp.recv_cq);
+  wake_sleepers(qp);
+}
+
+void Context::drain_queues(QueuePair& qp, uint64_t now) {
+  if (qp.send_cq != nullptr) drain(*qp.send_cq, now);
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) drain(*qp.recv_cq, now);
 }
 
 void Context::show_due(uint64_t now) {
@@ -190,18 +191,27 @@ void Context::show_due(uint64_t now) {
     if ((qp->life != QueuePair::Life::kCut && !deaf) || qp->shown_at_ns == 0 || qp->dying) continue;
     if (qp->shown_at_ns <= now) {
       if (deaf) {  // its retries are exhausted; whatever it sent, delivered or not, counts as lost
+        took_effect(board().faults[qp->deaf_by.id - 1], qp->shown_at_ns - qp->retry_window_ns());
         lose_acknowledgements(*qp);
         move_to_err(*qp);
         report(qp->deaf_by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
         release_all_held(*qp);
       }
-      drain(*qp->send_cq, now);
-      if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
+      drain_queues(*qp, now);
       if (deaf) hide_unacknowledged(*qp);
-      show_hidden(*qp, false);
-    } else {
-      next = std::min(next, qp->shown_at_ns);
+      if (deaf || (!qp->hidden_sends.empty() && qp->shown_at_ns <= now)) {
+        show_hidden(*qp, false);
+        continue;
+      }
+      // What was outstanding as far as was known had been delivered; the oldest that was not is younger, or
+      // there is none.
+      if (qp->hidden_sends.empty()) {
+        qp->shown_at_ns = 0;
+        qp->sent.clear();
+      }
+      wake_sleepers(*qp);
     }
+    if (qp->shown_at_ns != 0) next = std::min(next, qp->shown_at_ns);
   }
   next_due_ns_ = next;
 }
@@ -233,6 +243,7 @@ int Context::take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs) {
 int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   const uint64_t now = monotonic_ns();
   const auto lock = lock_in_turn();
+  stand_in_for_thread(now);
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   pump_all(now);
@@ -242,7 +253,7 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
     if (mode_dirty_) refresh_mode();
     return -refused;
   }
-  if (cq.dead != 0) {
+  if (cq.is_dead()) {
     drain(cq, now);
     cq.ready.clear();
     return 0;
@@ -263,8 +274,8 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   if (cuts_ != 0) {
     // A receive queue may be polled alone: whether sends are outstanding is in the other queue.
     for (auto& [address, qp] : qps_)
-      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != &cq &&
-          qp->recv_cq == &cq)
+      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != nullptr &&
+          qp->send_cq != &cq && qp->recv_cq == &cq)
         drain(*qp->send_cq, now);
   }
   int shown = take_ready(cq, entries, wcs);
@@ -313,7 +324,7 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
     if (!process(cq, wc, now)) continue;
     if (frozen_ != 0) {
       cq.ready.push_back(wc);
-    } else if (cq.dead == 0) {
+    } else if (!cq.is_dead()) {
       wcs[kept++] = wc;
     }
   }
@@ -328,46 +339,11 @@ void Context::keep(ibv_cq* pointer, ibv_wc wc, bool late) {
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   if (late && removal_.hides_completions()) return;
-  if (process(cq, wc, now) && cq.dead == 0) {
+  if (process(cq, wc, now) && !cq.is_dead()) {
     cq.ready.push_back(wc);
     mode_dirty_ = true;
   }
   if (mode_dirty_) refresh_mode();
-}
-
-void Context::after_req_notify(ibv_cq* pointer) {
-  const std::lock_guard lock(mutex_);
-  CompletionQueue& cq = *queue(pointer);
-  if (!cq.ready.empty() && frozen_ == 0 && cq.dead == 0) wake_sleeper(cq);
-}
-
-// There is something to show, and the real queue may be empty.
-void Context::wake_sleeper(CompletionQueue& cq) {
-  if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
-  if (cq.waker == nullptr) {
-    const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
-    if (ibv_pd* pd = waker_pd(); pd != nullptr) cq.waker = Waker::make(pd, cq.cq);
-    if (cq.waker == nullptr) return;
-    cq.waker_qp_num = cq.waker->qp_num();
-  }
-  if (!cq.waker->wake(slot_.post_send)) return;  // one that is out already, and not polled
-  cq.wakes++;
-  mode_dirty_ = true;
-}
-
-ibv_pd* Context::waker_pd() {
-  const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
-  if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
-  return waker_pd_;
-}
-
-void Context::close_wakers() {
-  const std::lock_guard lock(mutex_);
-  for (auto& [pointer, channel] : channels_) channel->drop_waker();
-  for (auto& [pointer, cq] : cqs_) cq->waker.reset();
-  const auto dealloc_pd = FAULTINJECT_REAL(kDeallocPd, ibv_dealloc_pd);
-  if (waker_pd_ != nullptr && dealloc_pd != nullptr) dealloc_pd(waker_pd_);
-  waker_pd_ = nullptr;
 }
 
 void Context::forget_completions(QueuePair& qp) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects, states and faults of a context. Posts are in send.cc, completions in completion.cc, what faults do
-// to queue pairs in strikes.cc.
+// Objects and states of a context. What the board says is in follow.cc, posts are in send.cc, completions in
+// completion.cc, what faults do to queue pairs in strikes.cc.
 #include "faultinject/preload/context.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include <algorithm>
 
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -21,9 +23,7 @@ Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t no
       node_(node),
       nic_(nic),
       ports_(ports),
-      events_(std::make_shared<AsyncEvents>(context)) {
-  first_op_seen_ = board().first_op_ns.load() != 0;
-}
+      events_(std::make_shared<AsyncEvents>(context)) {}
 Context::~Context() = default;
 
 Board& Context::board() const { return process_.board(); }
@@ -82,6 +82,15 @@ bool Context::hides_gid(uint32_t port, uint32_t index) {
                      [&](const auto& fault) { return fault->begun && fault->hides_gid(*this, port, index); });
 }
 
+bool Context::has_gid(uint32_t port, uint64_t index) const {
+  const ProviderCall call;
+  const auto query_gid = FAULTINJECT_REAL(kQueryGid, ibv_query_gid);
+  ibv_gid gid{};
+  return query_gid != nullptr && index <= INT_MAX &&
+         query_gid(context_, uint8_t(port), int(index), &gid) == 0 &&
+         (gid.global.subnet_prefix != 0 || gid.global.interface_id != 0);
+}
+
 int Context::refusal(const Call& call, uint64_t now) {
   for (const auto& fault : faults_)
     if (fault->begun)
@@ -127,6 +136,7 @@ std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
   if (it == cqs_.end()) return nullptr;
   auto taken = std::move(it->second);
   cqs_.erase(it);
+  const ProviderCall call;
   taken->waker.reset();  // the program's queue could not be destroyed before it
   refresh_mode();
   return taken;
@@ -134,33 +144,13 @@ std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
 
 void Context::put_back(std::unique_ptr<CompletionQueue> cq) {
   const std::lock_guard lock(mutex_);
+  // What was healed while it was away.
+  std::erase_if(cq->dead_by, [&](uint32_t id) {
+    return std::none_of(faults_.begin(), faults_.end(),
+                        [&](const auto& fault) { return fault->begun && fault->id() == id; });
+  });
   cqs_[cq->cq] = std::move(cq);
   refresh_mode();
-}
-
-// --- completion channels ---
-
-void Context::add_channel(ibv_comp_channel* channel) {
-  const std::lock_guard lock(mutex_);
-  auto& known = channels_[channel] = std::make_shared<CompletionChannel>(channel);
-  if (removal_.is_torn_down()) end_channel(*known);  // while it was being made
-}
-
-std::shared_ptr<CompletionChannel> Context::take_channel(ibv_comp_channel* channel) {
-  const std::lock_guard lock(mutex_);
-  const auto found = channels_.extract(channel);
-  return found ? found.mapped() : nullptr;
-}
-
-void Context::put_back(ibv_comp_channel* channel, std::shared_ptr<CompletionChannel> known) {
-  const std::lock_guard lock(mutex_);
-  channels_[channel] = std::move(known);
-}
-
-std::shared_ptr<CompletionChannel> Context::share_channel(ibv_comp_channel* channel) {
-  const std::lock_guard lock(mutex_);
-  const auto found = channels_.find(channel);
-  return found != channels_.end() ? found->second : nullptr;
 }
 
 // --- queue pairs ---
@@ -180,7 +170,7 @@ QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) 
   qp->qp = pointer;
   qp->serial = next_serial_++;
   qp->type = attributes.qp_type;
-  qp->reliable = attributes.qp_type == IBV_QPT_RC;
+  qp->reliable = is_reliable(attributes.qp_type);
   qp->index = process_.next_qp_index(nic_, qp->reliable);
   qp->send_cq = queue(attributes.send_cq);
   qp->recv_cq = queue(attributes.recv_cq);
@@ -283,7 +273,7 @@ void Context::begin_new_life(QueuePair& qp) {
   forget_completions(qp);
   set_life(qp, QueuePair::Life::kWhole);
   stop_watching(qp);
-  qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
+  qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = false;
   qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
   qp.port = qp.peer_qp_num = 0;
   qp.deaf_by = {};
@@ -302,6 +292,7 @@ void Context::has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now) {
     case IBV_QPS_RTS:
       if (!qp.connected) {
         qp.connected = true;
+        if (qp.life == QueuePair::Life::kCut) qp.cut_in = IBV_QPS_RTS;  // while the command was under way
         if (some_fault_is_at_work()) slot_.raise();
         for (const auto& fault : faults_)
           if (fault->begun) fault->connected(*this, qp, now);
@@ -313,8 +304,7 @@ void Context::has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now) {
       // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
       release_all_held(qp);
       if (qp.life == QueuePair::Life::kCut) {
-        drain(*qp.send_cq, now);
-        if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
+        drain_queues(qp, now);
         if (deaf) hide_unacknowledged(qp);
         show_hidden(qp, true);
       } else {
@@ -349,7 +339,11 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   if (QueuePair* qp = find(pointer); qp != nullptr && goes_on_dead(*qp, *attributes, mask)) return 0;
   lock.unlock();
   const int rc = real(pointer, attributes, mask);  // without the mutex: it may take long
-  if (rc != 0) return rc;
+  if (rc != 0) {
+    lock.lock();  // it may have been cut meanwhile, and then this is no failure of the program's
+    QueuePair* qp = find(pointer);
+    return qp != nullptr && goes_on_dead(*qp, *attributes, mask) ? 0 : rc;
+  }
   const uint64_t now = monotonic_ns();
   lock.lock();
   QueuePair& qp = *find_or_adopt(pointer);
@@ -397,108 +391,6 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
     attributes->qp_state = attributes->cur_qp_state = qp->cut_in;
   if ((mask & IBV_QP_STATE) != 0) show_state(pointer, attributes->qp_state);
   return rc;
-}
-
-// --- the board ---
-
-std::unique_lock<std::mutex> Context::lock_in_turn() {
-  while (const uint32_t first = wait_first_.load()) wait_first_.wait(first);
-  return std::unique_lock(mutex_);
-}
-
-std::unique_lock<std::mutex> Context::lock_first() {
-  wait_first_.fetch_add(1);
-  std::unique_lock lock(mutex_);
-  if (wait_first_.fetch_sub(1) == 1) wait_first_.notify_all();
-  return lock;
-}
-
-void Context::sync(uint64_t now) {
-  const auto lock = lock_first();
-  sync_locked(now);
-  opening_ = false;
-}
-
-void Context::end_fault(Fault& fault, uint64_t now) {
-  fault.begun = false;
-  fault.end(*this, now);
-  if (watched_ == 0) return;
-  // A queue pair that was broken is not mended by that: what its program sees of it is still to be told.
-  for (auto& [pointer, qp] : qps_)
-    if (qp->next_seen_by.id == fault.id() && !qp->failure_due) stop_watching(*qp);
-}
-
-void Context::sync_locked(uint64_t now) {
-  sync_due_ = false;
-  const uint32_t count = std::min(board().fault_count.load(), kMaxFaults);
-  for (; faults_seen_ < count; faults_seen_++) {
-    FaultEntry& entry = board().faults[faults_seen_];
-    if (entry.phase.load() == Phase::kHealed) continue;
-    if (auto fault = make_fault(entry)) faults_.push_back(std::move(fault));
-  }
-  for (const auto& fault : faults_) {
-    const auto [phase, round] = fault->entry().phase.both();
-    if (fault->begun && (phase != Phase::kFired || fault->round != round)) end_fault(*fault, now);
-    if (phase != Phase::kFired || fault->begun) continue;
-    fault->begun = true;
-    fault->round = round;
-    slot_.raise();  // before anything is touched; see the fast path of poll
-    fault->begin(*this, now);
-  }
-  // One that heals only now, after the loop, still has its end() to come.
-  std::erase_if(faults_, [](const auto& fault) {
-    return !fault->begun && fault->entry().phase.load() == Phase::kHealed;
-  });
-  pump_all(now);  // what a healed fault kept back goes at once
-  refresh_mode();
-}
-
-void Context::catch_up() {
-  if (sync_due_ || !faults_.empty() || board().fault_count.load() != faults_seen_)
-    sync_locked(monotonic_ns());
-}
-
-bool Context::needs_slow_path() const {
-  if (!first_op_seen_ || held_ != 0 || cuts_ != 0 || frozen_ != 0) return true;
-  if (removal_.stage != DeviceRemoval::Stage::kPresent) return true;
-  for (const auto& fault : faults_) {
-    if (fault->entry().hits(node_, nic_)) return true;
-    if (!fault->reaches_peers()) continue;
-    for (const auto& [pointer, qp] : qps_)
-      if (qp->peer && fault->entry().hits(qp->peer->node, qp->peer->nic)) return true;
-    for (const auto& [pointer, to] : ahs_)
-      if (fault->entry().hits(to.node, to.nic)) return true;
-  }
-  for (const auto& [pointer, qp] : qps_)
-    if (qp->special()) return true;
-  for (const auto& [pointer, cq] : cqs_)
-    if (!cq->ready.empty() || cq->dead != 0 || cq->wakes != 0) return true;
-  return false;
-}
-
-void Context::refresh_mode() {
-  mode_dirty_ = false;
-  const bool slow = needs_slow_path();
-  if (slow == (slot_.slow.load() != 0)) return;
-  if (slow) return slot_.raise();
-  for (auto& [pointer, qp] : qps_) qp->sent.clear();  // from here on it would be out of date
-  slot_.lower();
-}
-
-uint64_t Context::tick(uint64_t now) {
-  const auto lock = lock_first();
-  if (sync_due_) sync_locked(now);
-  uint64_t next = UINT64_MAX;
-  for (const auto& fault : faults_)
-    if (fault->begun) next = std::min(next, fault->tick(*this, now));
-  next = std::min(next, removal_goes_on(now));
-  if (!removal_.hides_completions()) {
-    show_due(now);
-    next = std::min(next, next_due_ns_);
-  }
-  next = std::min(next, pump_all(now));
-  if (mode_dirty_) refresh_mode();
-  return next;
 }
 
 }  // namespace faultinject

@@ -115,8 +115,10 @@ class Context {
   // From now on no acknowledgement comes back (QueuePair::deaf_by). undeafen(): they come back, all at once.
   void deafen(QueuePair& qp, Fault& fault, uint64_t now_ns);
   void undeafen(QueuePair& qp, const Fault& fault);
-  // The completion queue shows nothing any more; what is completed there is lost.
-  void kill(CompletionQueue& cq, bool dead);
+  // The completion queue shows nothing any more, until revive() by the same fault; what is completed there is
+  // lost.
+  void kill(CompletionQueue& cq, const Fault& fault);
+  void revive(CompletionQueue& cq, const Fault& fault);
   // The device answers no more: no completion and no event is shown, and what the program asks of the device
   // waits.
   void freeze(bool frozen);
@@ -140,6 +142,8 @@ class Context {
   // For a call that may sleep while another thread closes the device.
   std::shared_ptr<AsyncEvents> share_events() { return events_; }
   ibv_context* device() const { return context_; }
+  // Does the device itself have an address in that row of the port's GID table?
+  bool has_gid(uint32_t port, uint64_t index) const;
   std::mutex& mutex() { return mutex_; }
   /// A thread waits for the mutex, and the program's threads let it go first.
   bool first_waits() const { return wait_first_.load() != 0; }
@@ -180,6 +184,9 @@ class Context {
   /// The same for the injector: before the next of those calls.
   std::unique_lock<std::mutex> lock_first();
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
+  uint64_t tick_locked(uint64_t now_ns);
+  /// What the injector's thread would do, where it has ended already.
+  void stand_in_for_thread(uint64_t now_ns);
   int refusal(const Call& call, uint64_t now_ns);
   bool some_fault_is_at_work() const;
   bool goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mask);
@@ -216,9 +223,12 @@ class Context {
   void report(FaultRound fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void wake_sleeper(CompletionQueue& cq);
   ibv_pd* waker_pd();  // nullptr: the device has no room for one more
-  void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);
+  // `posted_ns`: when a send was posted, 0 where that is not known.
+  void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t posted_ns);
   void show_hidden(QueuePair& qp, bool program_moved_it);
   void drain(CompletionQueue& cq, uint64_t now_ns);
+  void drain_queues(QueuePair& qp, uint64_t now_ns);  // its completion queues
+  void wake_sleepers(QueuePair& qp);
   void show_due(uint64_t now_ns);
   void due_at(QueuePair& qp, uint64_t time_ns);
   int take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs);
@@ -254,7 +264,6 @@ class Context {
   std::vector<ibv_async_event> frozen_events_;
   uint32_t watched_ = 0;   // queue pairs with next_seen_by
   bool sync_due_ = false;  // a round ended in the middle of a hook
-  bool first_op_seen_ = false;
   uint32_t held_ = 0;                  // WRs held back in this context
   uint64_t pumped_ = 0;                // WRs let go so far
   uint64_t next_due_ns_ = UINT64_MAX;  // the least shown_at_ns of the queue pairs that are cut

@@ -8,6 +8,7 @@
 
 #include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 #include "faultinject/preload/waker.h"
@@ -18,6 +19,7 @@ using faultinject::Context;
 using faultinject::Process;
 
 Context* context_of(const ibv_context* device) {
+  if (faultinject::ProviderCall::is_under_way()) return nullptr;
   faultinject::Slot* slot = faultinject::find_slot(device);
   return slot != nullptr ? slot->context.load(std::memory_order_acquire) : nullptr;
 }
@@ -60,10 +62,10 @@ ibv_mr* register_memory(Function* real, ibv_pd* pd, Arguments... arguments) {
 extern "C" {
 
 void faultinject_event(const char* name, uint64_t value) {
+  if (name == nullptr) return;
   Process* process = Process::current();
-  if (process != nullptr && name != nullptr &&
-      process->board().event_bits.load(std::memory_order_relaxed) != 0)
-    process->event(name, value);
+  if (process == nullptr) return Process::event_without_device(name, value);
+  if (process->board().event_bits.load(std::memory_order_relaxed) != 0) process->event(name, value);
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
@@ -88,6 +90,7 @@ int ibv_close_device(ibv_context* context) {
   const auto real = FAULTINJECT_REAL(kCloseDevice, ibv_close_device);
   if (real == nullptr) return ENOSYS;
   if (Process* process = Process::current()) faultinject::destroy_for_real(process->closing(context));
+  faultinject::release_abandoned_slot(context);
   return real(context);
 }
 
@@ -304,6 +307,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
 }
 
 int ibv_destroy_srq(ibv_srq* srq) {
+  if (Context* ours = context_of(srq->context)) ours->events().forget(srq);
   return destroy(FAULTINJECT_REAL(kDestroySrq, ibv_destroy_srq), srq->context,
                  faultinject::Undestroyed::Kind::kSrq, srq);
 }

@@ -34,6 +34,12 @@ void replace(Function*& pointer, Function* by) {
   if (pointer != nullptr) pointer = by;
 }
 
+// Around a fork(): in the child, too, the tables of these objects are whole and free.
+void extended_lock_qps();
+void extended_unlock_qps();
+void extended_lock_cqs();
+void extended_unlock_cqs();
+
 void extended_adopt(ibv_cq_ex* cq, Slot& slot);
 std::shared_ptr<ExtendedCq> extended_take(const ibv_cq* cq);
 void extended_put_back(const std::shared_ptr<ExtendedCq>& cq);

@@ -34,7 +34,7 @@ struct ExtendedCq {
 namespace {
 
 // Never destroyed: the program may use verbs until its very end.
-PointerTable<ExtendedCq, 32768>& g_cqs = *std::make_unique<PointerTable<ExtendedCq, 32768>>().release();
+PointerTable<ExtendedCq>& g_cqs = *std::make_unique<PointerTable<ExtendedCq>>().release();
 
 ExtendedCq& state(ibv_cq_ex* cq) {
   ExtendedCq* known = g_cqs.find(cq);
@@ -239,7 +239,8 @@ void extended_adopt(ibv_cq_ex* cq, Slot& slot) {
   replace(ours.read_flow_tag, &read_flow_tag);
   replace(ours.read_tm_info, &read_tm_info);
   replace(ours.read_completion_wallclock_ns, &read_completion_wallclock_ns);
-  if (cq->start_poll == nullptr || !g_cqs.insert(std::move(mine))) return;
+  if (cq->start_poll == nullptr) return;
+  g_cqs.insert(std::move(mine));
   const bool usual =
       is_the_slots(slot.start_poll, cq->start_poll) && is_the_slots(slot.next_poll, cq->next_poll);
   cq->start_poll = usual ? kPolls[slot_number(slot)].start : &start_poll_of_its_own;
@@ -247,6 +248,9 @@ void extended_adopt(ibv_cq_ex* cq, Slot& slot) {
 }
 
 std::shared_ptr<ExtendedCq> extended_take(const ibv_cq* cq) { return g_cqs.take(cq); }
+
+void extended_lock_cqs() { g_cqs.lock(); }
+void extended_unlock_cqs() { g_cqs.unlock(); }
 
 void extended_put_back(const std::shared_ptr<ExtendedCq>& cq) {
   if (cq != nullptr) g_cqs.insert(cq);

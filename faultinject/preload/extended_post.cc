@@ -16,6 +16,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
+#include "faultinject/preload/opcodes.h"
 #include "faultinject/preload/pointer_table.h"
 #include "faultinject/preload/slots.h"
 
@@ -37,12 +38,13 @@ struct ExtendedQp {
   // provider's lock.
   std::mutex mutex;
   std::deque<Recorded> batch;
+  int unrecorded = 0;  // the errno for the batch where an operation cannot be written down
 };
 
 namespace {
 
 // Never destroyed: the program may use verbs until its very end.
-PointerTable<ExtendedQp, 32768>& g_qps = *std::make_unique<PointerTable<ExtendedQp, 32768>>().release();
+PointerTable<ExtendedQp>& g_qps = *std::make_unique<PointerTable<ExtendedQp>>().release();
 
 ExtendedQp& state(ibv_qp_ex* qp) { return *g_qps.find(qp); }
 
@@ -97,7 +99,9 @@ std::deque<Recorded> end_batch(ExtendedQp& mine, ibv_qp_ex* qp) {
 
 int wr_complete(ibv_qp_ex* qp) {
   ExtendedQp& mine = state(qp);
+  const int unrecorded = std::exchange(mine.unrecorded, 0);
   std::deque<Recorded> batch = end_batch(mine, qp);
+  if (unrecorded != 0) return unrecorded;
   for (size_t i = 0; i < batch.size(); i++) {
     Recorded& each = batch[i];
     each.wr.next = i + 1 < batch.size() ? &batch[i + 1].wr : nullptr;
@@ -112,7 +116,10 @@ int wr_complete(ibv_qp_ex* qp) {
   return context->post_send(&qp->qp_base, &batch.front().wr, &bad);
 }
 
-void wr_abort(ibv_qp_ex* qp) { end_batch(state(qp), qp); }
+void wr_abort(ibv_qp_ex* qp) {
+  state(qp).unrecorded = 0;
+  end_batch(state(qp), qp);
+}
 
 // A new WR in the batch.
 ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
@@ -173,6 +180,22 @@ void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* window, uint32_t rkey, const ibv_mw_bind_
   wr.bind_mw.bind_info = *info;
 }
 
+void append(Recorded& recorded, const void* data, size_t length) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  recorded.bytes.insert(recorded.bytes.end(), bytes, bytes + length);
+  recorded.wr.send_flags |= IBV_SEND_INLINE;
+}
+void wr_atomic_write(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, const void* data) {
+  ibv_send_wr& wr = begin(qp, kWrAtomicWrite);
+  to_memory(wr, rkey, address);
+  append(state(qp).batch.back(), data, kAtomicWriteBytes);
+}
+// An ibv_send_wr cannot say what to flush, and how. So the batch fails, where the provider's function would
+// write into a batch that is given up.
+void wr_flush(ibv_qp_ex* qp, uint32_t, uint64_t, size_t, uint8_t, uint8_t) {
+  state(qp).unrecorded = EOPNOTSUPP;
+}
+
 void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t number, uint32_t key) {
   state(qp).batch.back().wr.wr.ud = {ah, number, key};
 }
@@ -184,11 +207,6 @@ void wr_set_sge_list(ibv_qp_ex* qp, size_t count, const ibv_sge* list) {
 }
 void wr_set_sge(ibv_qp_ex* qp, uint32_t lkey, uint64_t address, uint32_t length) {
   state(qp).batch.back().list.assign(1, ibv_sge{address, length, lkey});
-}
-void append(Recorded& recorded, const void* data, size_t length) {
-  const auto* bytes = static_cast<const uint8_t*>(data);
-  recorded.bytes.insert(recorded.bytes.end(), bytes, bytes + length);
-  recorded.wr.send_flags |= IBV_SEND_INLINE;
 }
 void wr_set_inline_data(ibv_qp_ex* qp, void* data, size_t length) {
   append(state(qp).batch.back(), data, length);
@@ -210,8 +228,14 @@ void put_data(const ibv_qp_ex& real, ibv_qp_ex* qp, const ibv_send_wr& wr) {
   real.wr_set_sge_list(qp, count, wr.sg_list);
 }
 
-// False: an operation that has no data.
+// False: an operation that has no data, or has been given it.
 bool put_operation(const ibv_qp_ex& real, ibv_qp_ex* qp, const ibv_send_wr& wr) {
+  if (wr.opcode == kWrAtomicWrite) {
+    with_atomic_write(real, [&](auto put) {
+      put(qp, wr.wr.rdma.rkey, wr.wr.rdma.remote_addr, reinterpret_cast<const void*>(wr.sg_list->addr));
+    });
+    return false;
+  }
   switch (wr.opcode) {
     case IBV_WR_RDMA_WRITE:
       real.wr_rdma_write(qp, wr.wr.rdma.rkey, wr.wr.rdma.remote_addr);
@@ -252,6 +276,12 @@ bool put_operation(const ibv_qp_ex& real, ibv_qp_ex* qp, const ibv_send_wr& wr) 
 
 // Can the provider's functions of this queue pair carry that WR?
 bool serves(const ibv_qp_ex& real, const ibv_send_wr& wr) {
+  if (wr.opcode == kWrAtomicWrite) {
+    bool served = false;
+    with_atomic_write(real, [&](auto put) { served = put != nullptr; });
+    return served && (wr.send_flags & IBV_SEND_INLINE) != 0 && wr.num_sge == 1 &&
+           wr.sg_list->length == kAtomicWriteBytes;
+  }
   switch (wr.opcode) {
     case IBV_WR_RDMA_WRITE:
       return real.wr_rdma_write != nullptr;
@@ -296,6 +326,8 @@ void extended_adopt(ibv_qp_ex* qp, Slot& slot) {
   replace(ours.wr_rdma_read, &wr_rdma_read);
   replace(ours.wr_atomic_cmp_swp, &wr_atomic_cmp_swp);
   replace(ours.wr_atomic_fetch_add, &wr_atomic_fetch_add);
+  with_atomic_write(ours, [](auto& pointer) { replace(pointer, &wr_atomic_write); });
+  with_flush(ours, [](auto& pointer) { replace(pointer, &wr_flush); });
   replace(ours.wr_send, &wr_send);
   replace(ours.wr_send_imm, &wr_send_imm);
   replace(ours.wr_send_inv, &wr_send_inv);
@@ -308,12 +340,16 @@ void extended_adopt(ibv_qp_ex* qp, Slot& slot) {
   replace(ours.wr_set_sge_list, &wr_set_sge_list);
   replace(ours.wr_set_inline_data, &wr_set_inline_data);
   replace(ours.wr_set_inline_data_list, &wr_set_inline_data_list);
-  if (qp->wr_start == nullptr || !g_qps.insert(std::move(mine))) return;  // too many: it passes by unseen
+  if (qp->wr_start == nullptr) return;
+  g_qps.insert(std::move(mine));
   qp->wr_start =
       is_the_slots(slot.wr_start, qp->wr_start) ? kStarts[slot_number(slot)] : &wr_start_of_its_own;
 }
 
 std::shared_ptr<ExtendedQp> extended_take(const ibv_qp* qp) { return g_qps.take(qp); }
+
+void extended_lock_qps() { g_qps.lock(); }
+void extended_unlock_qps() { g_qps.unlock(); }
 
 void extended_put_back(const std::shared_ptr<ExtendedQp>& qp) {
   if (qp != nullptr) g_qps.insert(qp);

@@ -159,6 +159,57 @@ TEST_F(ExtendedTest, a_queue_with_functions_of_its_own_keeps_them) {
   extended_take(ibv_cq_ex_to_cq(&other.cq));
 }
 
+template <typename Qp>
+constexpr bool kHasAtomicWrite = requires(Qp qp) {
+  qp.wr_atomic_write;
+};
+
+TEST_F(ExtendedTest, an_atomic_write_reaches_the_device_with_a_fault_at_work_and_without) {
+  if (!kHasAtomicWrite<ibv_qp_ex>) GTEST_SKIP() << "this verbs.h has none";
+  uint64_t value = 4711;
+  const auto post = [&] {
+    ibv_wr_start(&device.qp);
+    device.qp.wr_id = 1;
+    device.qp.wr_flags = IBV_SEND_SIGNALED;
+    with_atomic_write(device.qp, [&](auto put) { put(&device.qp, 7, 0x1000, &value); });
+    value = 0;
+    return ibv_wr_complete(&device.qp);
+  };
+  const uint32_t id = arm("{target: node0/nic0, kind: noop, at: now}");
+  for (const size_t posted : {1u, 2u}) {
+    value = 4711;
+    ASSERT_EQ(post(), 0);
+    ASSERT_EQ(device.posted.size(), posted);
+    EXPECT_EQ(device.posted.back().opcode, kWrAtomicWrite);
+    EXPECT_EQ(device.data.back(), 4711u);
+    EXPECT_EQ(poll().size(), 1u);
+    the_board().heal(id);
+    sync();
+  }
+}
+
+template <typename Qp>
+constexpr bool kHasFlush = requires(Qp qp) {
+  qp.wr_flush;
+};
+
+TEST_F(ExtendedTest, a_batch_with_an_operation_that_cannot_be_written_down_fails_while_a_fault_is_at_work) {
+  if (!kHasFlush<ibv_qp_ex>) GTEST_SKIP() << "this verbs.h has none";
+  arm("{target: node0/nic0, kind: noop, at: now}");
+  extended_take(&device.qp.qp_base);
+  device.qp = provider_qp;
+  with_flush(device.qp, [](auto& pointer) {
+    pointer = [](ibv_qp_ex*, uint32_t, uint64_t, size_t, uint8_t, uint8_t) { FAIL(); };
+  });
+  extended_adopt(&device.qp, *slot);
+  ibv_wr_start(&device.qp);
+  ibv_wr_rdma_write(&device.qp, 7, 0x1000);
+  with_flush(device.qp, [&](auto put) { put(&device.qp, 7, 0x1000, 64, 0, 0); });
+  EXPECT_EQ(ibv_wr_complete(&device.qp), EOPNOTSUPP);
+  EXPECT_TRUE(device.posted.empty());
+  EXPECT_EQ(write(1, 1), 0) << "the next batch is another matter";
+}
+
 TEST_F(ExtendedTest, a_post_is_refused_at_its_wr) {
   const uint32_t id = arm("{target: node0/nic0, kind: post_fail, errno: EINVAL, at: {wr: 2}}");
   EXPECT_EQ(write(1, 1), 0);

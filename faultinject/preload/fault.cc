@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultinject/preload/fault.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/queue_pair.h"
@@ -35,6 +39,14 @@ void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t va
 }
 
 void Fault::lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now) {
+  if (qp.type != IBV_QPT_UD && qp.type != IBV_QPT_UC) {
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true))
+      fprintf(stderr,
+              "faultinject[%d]: sends of queue pairs of type %d pass; only RC, XRC, UC and UD are cut\n",
+              int(getpid()), int(qp.type));
+    return;
+  }
   sent.lost = true;
   struck(context, Effect::kDatagramLost, qp.qp->qp_num, sent.bytes, now);
 }

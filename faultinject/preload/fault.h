@@ -108,7 +108,8 @@ class Fault {
   void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
     struck(context, effect, qp_num, value, now, round);
   }
-  // The send is of an unreliable queue pair and goes nowhere.
+  // The send is of an unreliable queue pair and goes nowhere. Of types other than UD and UC it passes, with
+  // one line on stderr.
   void lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now);
   // The same as struck() for a fault with a `count`: false when all strikes of this round are taken, and then
   // nothing is done. After its last strike the round is over.

@@ -16,6 +16,7 @@
 #include <new>
 
 #include "faultinject/plan/kind.h"
+#include "faultinject/preload/extended.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -154,8 +155,19 @@ Process* Process::make() {
   }
   static std::atomic<bool> handlers{false};
   if (!handlers.exchange(true)) {
-    // In a child nothing of this process's state holds: no thread, and locks in any state.
-    pthread_atfork(nullptr, nullptr, [] {
+    // In a child nothing of this process's state holds: no thread, and locks in any state. But the tables of
+    // extended objects are those of the whole process.
+    const auto before = [] {
+      extended_lock_qps();
+      extended_lock_cqs();
+    };
+    const auto after = [] {
+      extended_unlock_cqs();
+      extended_unlock_qps();
+    };
+    pthread_atfork(before, after, [] {
+      extended_unlock_cqs();
+      extended_unlock_qps();
       abandon_all_slots();
       g_process.store(nullptr);
       g_tried.store(false);
@@ -304,6 +316,13 @@ void Process::event(const char* name, uint64_t value) {
   if (!offer_event(board_, name, value, monotonic_ns())) return;
   ring_all(board_);
   sync_all();
+}
+
+void Process::event_without_device(const char* name, uint64_t value) {
+  if (environment().board[0] == 0) return;
+  static Board* board = map_board();  // for ever; shared with forked children
+  if (board == nullptr || board->event_bits.load(std::memory_order_relaxed) == 0) return;
+  if (offer_event(*board, name, value, monotonic_ns())) ring_all(*board);
 }
 
 }  // namespace faultinject

@@ -35,6 +35,8 @@ class Process {
   // Faults that have fired or healed take effect in this process before this returns.
   void sync_all();
   void event(const char* name, uint64_t value);
+  // The same in a process that is none of the board's, because it has opened no device.
+  static void event_without_device(const char* name, uint64_t value);
 
   // A fault that strikes in each process has struck in this one, by a context that has begun `round`.
   void has_struck(FaultEntry& fault, uint32_t round);
@@ -42,6 +44,8 @@ class Process {
   // The injector's thread must be awake at `time_ns` or earlier.
   void wake_by(uint64_t time_ns);
   void wake_everybody() { ring_all(board_); }
+  // False when the program is leaving: then its own calls do what the thread would do.
+  bool has_thread() const { return running_.load(std::memory_order_relaxed); }
 
   Board& board() const { return board_; }
   const char* rank() const;
@@ -71,7 +75,7 @@ class Process {
   std::atomic<uint64_t> asleep_until_ns_{UINT64_MAX};  // UINT64_MAX also while it is awake: then always ring
   std::atomic<bool> stop_{false};
   pthread_t thread_{};
-  bool running_ = false;
+  std::atomic<bool> running_{false};
 };
 
 }  // namespace faultinject

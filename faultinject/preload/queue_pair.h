@@ -55,11 +55,15 @@ struct HeldWr {
 struct CompletionQueue {
   ibv_cq* cq = nullptr;
   std::deque<ibv_wc> ready;  // processed; to be shown by the next polls, before anything newer
-  uint32_t dead = 0;         // faults that keep it from showing anything
+  std::vector<uint32_t> dead_by;  // ids of the faults that keep it from showing anything
   std::unique_ptr<Waker> waker;
   uint32_t waker_qp_num = 0;  // also when it is gone
   uint32_t wakes = 0;         // its flushes that are still in the real queue
   bool destroyed = false;     // for the program; its device has not heard of it (removal.h)
+  bool is_dead() const { return !dead_by.empty(); }
+  bool is_dead_by(uint32_t fault_id) const {
+    return std::find(dead_by.begin(), dead_by.end(), fault_id) != dead_by.end();
+  }
 };
 
 // A completion that the program must not see yet.
@@ -108,6 +112,11 @@ class Traffic {
   std::array<Posted, 16> rows_{};
 };
 
+// Does it notice that nothing is acknowledged?
+constexpr bool is_reliable(ibv_qp_type type) {
+  return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+}
+
 struct QueuePair {
   // What the program sees of its queue pair.
   enum class Life {
@@ -118,12 +127,13 @@ struct QueuePair {
 
   ibv_qp* qp = nullptr;
   uint64_t serial = 0;  // unique in the process: queue pair numbers and addresses come again
-  uint32_t index = 0;   // n-th of this NIC in this process, of the RC ones or (not selectable) of all others
+  // n-th of this NIC in this process, of the reliable ones or (not selectable) of all others
+  uint32_t index = 0;
   ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
   bool dying = false;      // the program is in ibv_destroy_qp
   bool destroyed = false;  // for the program; its device has not heard of it (removal.h)
-  CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
+  CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;  // nullptr: it has none (XRC)
   uint32_t max_send_wr = 0;
   bool signal_all = false;
 
@@ -142,9 +152,7 @@ struct QueuePair {
   FaultRound struck_by;  // what cut or broke it
   uint64_t cut_ns = 0;
   ibv_qp_state cut_in = IBV_QPS_RTS;  // RTR or RTS: the state that the program sees while it is cut
-  uint64_t shown_at_ns = 0;  // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
-  bool posted_since_cut = false;
-  uint64_t first_wr_id_since_cut = 0;
+  uint64_t shown_at_ns = 0;      // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
   bool retry_error_due = false;  // kBroken: the next send completion is the one that shows RETRY_EXC_ERR
   bool acks_lost = false;        // successes of its send queue are not to be believed: they become flushes
   bool receives_lost = false;    // the same for its receive queue

@@ -15,6 +15,7 @@
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -83,7 +84,7 @@ uint64_t Context::removal_goes_on(uint64_t now) {
 // What is in the completion queues by now is in the program's own memory, and stays readable.
 void Context::stop_completions(uint64_t now) {
   for (auto& [pointer, cq] : cqs_)
-    if (cq->dead == 0) drain(*cq, now);
+    if (!cq->is_dead()) drain(*cq, now);
 }
 
 void Context::kill_queue_pairs(uint64_t now) {
@@ -100,6 +101,7 @@ void Context::kill_queue_pairs(uint64_t now) {
 }
 
 void Context::end_channel(CompletionChannel& channel) {
+  const ProviderCall call;
   const auto make_waker = [&] {
     const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
     ibv_pd* pd = waker_pd();
@@ -186,6 +188,7 @@ std::optional<int> Context::destroy_channel_without_device(ibv_comp_channel* cha
     if (cq->cq->channel == channel && !cq->destroyed) return EBUSY;
   const auto known = channels_.extract(channel);
   if (!known) return std::nullopt;
+  const ProviderCall call;
   known.mapped()->drop_waker();
   known.mapped()->give_up_descriptor();
   undestroyed_.push_back({Undestroyed::Kind::kChannel, channel});  // its real queues still use it

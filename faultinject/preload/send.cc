@@ -8,14 +8,21 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
+#include "faultinject/preload/opcodes.h"
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
 namespace {
 
-uint64_t bytes_of(const ibv_send_wr& wr) {
+uint64_t bytes_in_list(const ibv_send_wr& wr) {
   uint64_t bytes = 0;
+  for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
+  return bytes;
+}
+
+uint64_t bytes_of(const ibv_send_wr& wr) {
+  if (wr.opcode == kWrAtomicWrite) return bytes_in_list(wr);
   switch (wr.opcode) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -25,12 +32,11 @@ uint64_t bytes_of(const ibv_send_wr& wr) {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
-      break;
+    case IBV_WR_TSO:
+      return bytes_in_list(wr);
     default:
-      break;  // memory windows and the like carry nothing
+      return 0;  // memory windows and the like carry nothing
   }
-  return bytes;
 }
 
 // A WR that its own device will refuse when its turn comes, not earlier: its data lies where there is no
@@ -136,13 +142,11 @@ void Context::strike_again(QueuePair& qp, Sent& sent) {
 int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
   const uint64_t now = monotonic_ns();
   const auto lock = lock_in_turn();
-  if (!first_op_seen_) {
-    first_op_seen_ = true;
+  stand_in_for_thread(now);
+  if (board().first_op_ns.load() == 0) {
+    note_first_op(board(), now);
+    process_.wake_everybody();  // those that wait for 'since: first_op', and those that wait for nothing more
     mode_dirty_ = true;
-    if (board().first_op_ns.load() == 0) {
-      note_first_op(board(), now);
-      process_.wake_everybody();  // those that wait for 'since: first_op'
-    }
   }
   QueuePair& qp = *find_or_adopt(pointer);
   int rc = 0;
@@ -218,11 +222,7 @@ int Context::hand_over(QueuePair& qp, ibv_send_wr& wr, const Sent& sent, bool re
     return rc;
   }
   qp.posted.add(sent.opcode, sent.bytes, now);
-  if (cut && !qp.posted_since_cut) {
-    qp.posted_since_cut = true;
-    qp.first_wr_id_since_cut = wr.wr_id;
-    if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
-  }
+  if (cut && qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
   if (qp.deaf_by.id != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
     due_at(qp, std::max(qp.deaf_from_ns, now) + qp.retry_window_ns());
   qp.sent.push_back(sent);
@@ -290,7 +290,7 @@ void Context::hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_
   held.posted_ns = now;
   held.list.assign(wr.sg_list, wr.sg_list + wr.num_sge);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
-    held.inline_data.resize(bytes);
+    held.inline_data.resize(bytes_in_list(wr));
     uint64_t at = 0;
     for (ibv_sge& piece : held.list) {
       memcpy(held.inline_data.data() + at, reinterpret_cast<const void*>(piece.addr), piece.length);
@@ -365,7 +365,7 @@ void Context::release_all_held(QueuePair& qp) {
       wc.status = IBV_WC_WR_FLUSH_ERR;
       wc.qp_num = qp.qp->qp_num;
       if (qp.life == QueuePair::Life::kCut) {
-        hide(qp, *qp.send_cq, wc, true, monotonic_ns());
+        hide(qp, *qp.send_cq, wc, true, head.posted_ns);
       } else {
         qp.send_cq->ready.push_back(wc);
       }

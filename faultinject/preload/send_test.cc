@@ -42,6 +42,7 @@ class Program {
   }
   ~Program() { unpatch(*slot_); }
   void sync() { context_->sync(monotonic_ns()); }
+  void tick() { context_->tick(monotonic_ns()); }
 
   // `count` writes in one list, with wr_ids from `first` on; how many of them were taken.
   int post(uint64_t first, int count, int& rc, ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) {
@@ -255,6 +256,66 @@ TEST_F(SendTest, several_devices_count_together_while_their_providers_refuse_mos
   const uint64_t rounds = the_board().state(id).rounds;
   EXPECT_LE(rounds, (counted + kThreads) / kEvery);
   EXPECT_GE(rounds + kThreads, counted / kEvery);
+}
+
+TEST_F(SendTest, inline_data_of_any_operation_is_kept_with_a_wr_that_waits) {
+  arm("kind: delay, delay: 1 ns, at: now");
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, kWrAtomicWrite}) {
+    uint64_t value = 4711;
+    ibv_sge piece{uint64_t(&value), sizeof value, 0};
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.opcode = opcode;
+    wr.send_flags = IBV_SEND_INLINE;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    ASSERT_EQ(ibv_post_send(&program.device.qp.qp_base, &wr, &bad), 0);
+    value = 0;
+    program.tick();
+    ASSERT_FALSE(program.device.posted.empty());
+    EXPECT_EQ(program.device.posted.back().opcode, opcode);
+    EXPECT_EQ(program.device.data.back(), 4711u);
+  }
+}
+
+// It watched for the first send of all, and that has come.
+TEST(FirstSendTest, of_another_process_frees_a_device_that_sends_nothing_itself) {
+  the_board();
+  Board& board = Process::current_or_new()->board();
+  board.first_op_ns.store(0);
+  Program idle(4);
+  const Slot* slot = find_slot(idle.device.context());
+  ASSERT_NE(slot, nullptr);
+  EXPECT_EQ(slot->slow.load(), 1u);
+  note_first_op(board, monotonic_ns());
+  idle.sync();  // as its thread does, which is woken
+  EXPECT_EQ(slot->slow.load(), 0u);
+  EXPECT_EQ(slot->gate.load(), 0u);
+}
+
+// As in a forked child that closes the device which it has inherited, and gets the next one at its address.
+TEST(SlotTest, a_device_at_the_address_of_one_that_a_child_has_closed_is_injected) {
+  FakeDevice device;
+  const auto original = device.context()->ops.post_send;
+  Slot* inherited = take_slot(device.context());
+  the_board();
+  Context of_parent(*Process::current_or_new(), *inherited, device.context(), 0, 0, 1);
+  patch(*inherited, of_parent);
+  ASSERT_EQ(find_slot(device.context()), inherited);
+  abandon_all_slots();
+  EXPECT_EQ(find_slot(device.context()), nullptr);
+  EXPECT_NE(device.context()->ops.post_send, original) << "its operations pass through the slot";
+  Slot* next = take_slot(device.context());
+  Context of_child(*Process::current_or_new(), *next, device.context(), 0, 0, 1);
+  next->post_send = original;
+  patch(*next, of_child);
+  EXPECT_EQ(find_slot(device.context()), next) << "closed by a call that was not seen";
+  unpatch(*next);
+  patch(*inherited, of_parent);
+  abandon_all_slots();
+  release_abandoned_slot(device.context());
+  EXPECT_EQ(device.context()->ops.post_send, original);
+  EXPECT_EQ(take_slot(device.context()), inherited) << "it is free again";
+  unpatch(*inherited);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/waker.h"
 
@@ -72,9 +73,14 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return rc;
 }
 
+// nullptr: the call passes through.
+Context* context_of(const Slot& slot) {
+  return ProviderCall::is_under_way() ? nullptr : slot.context.load(std::memory_order_acquire);
+}
+
 // What is not called for each message is the same code for all slots.
 int query_port_of(Slot& slot, ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
-  Context* context = slot.context.load(std::memory_order_acquire);
+  Context* context = context_of(slot);
   if (const int error = context != nullptr ? context->command() : 0; error != 0) return error;
   const int rc = slot.query_port(device, port, attributes, length);
   if (rc == 0 && context != nullptr && context->shows_port_down(port)) {
@@ -90,7 +96,7 @@ int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, siz
 }
 
 ibv_qp* create_qp_ex_of(Slot& slot, ibv_context* device, ibv_qp_init_attr_ex* attributes) {
-  Context* context = slot.context.load(std::memory_order_acquire);
+  Context* context = context_of(slot);
   if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
     errno = error;
     return nullptr;
@@ -108,8 +114,12 @@ ibv_qp* create_qp_ex_of(Slot& slot, ibv_context* device, ibv_qp_init_attr_ex* at
     plain.sq_sig_all = attributes->sq_sig_all;
     context->add_qp(qp, plain);
     const auto to_extended = FAULTINJECT_REAL(kQpToQpEx, ibv_qp_to_qp_ex);
+    // What the sends of other types consist of is their provider's own affair (EFA's have two addresses
+    // each).
+    const bool known =
+        is_reliable(plain.qp_type) || plain.qp_type == IBV_QPT_UD || plain.qp_type == IBV_QPT_UC;
     const bool extended =
-        (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && to_extended != nullptr;
+        known && (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && to_extended != nullptr;
     if (ibv_qp_ex* known = extended ? to_extended(qp) : nullptr; known != nullptr)
       extended_adopt(known, slot);
   }
@@ -119,6 +129,15 @@ ibv_qp* create_qp_ex_of(Slot& slot, ibv_context* device, ibv_qp_init_attr_ex* at
 template <unsigned N>
 ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
   return create_qp_ex_of(g_slots[N], device, attributes);
+}
+
+// What is completed must tell its queue pair, for a run of ours, whether the program asks for that or not.
+ibv_cq_ex* create_cq_ex_with_qp_num(const Slot& slot, ibv_context* device, ibv_cq_init_attr_ex& attributes) {
+  const auto asked = attributes.wc_flags;
+  attributes.wc_flags |= IBV_WC_EX_WITH_QP_NUM;
+  ibv_cq_ex* cq = slot.create_cq_ex(device, &attributes);
+  attributes.wc_flags = asked;
+  return cq;
 }
 
 // nullptr: none was made with a spare entry. A program of another version of verbs.h may pass a structure
@@ -137,17 +156,18 @@ ibv_cq_ex* create_cq_ex_with_spare_entry(const Slot& slot, ibv_context* device,
   more.comp_mask = attributes.comp_mask;
   if ((more.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0) more.flags = attributes.flags;
   if ((more.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) more.parent_domain = attributes.parent_domain;
-  return slot.create_cq_ex(device, &more);
+  return create_cq_ex_with_qp_num(slot, device, more);
 }
 
 ibv_cq_ex* create_cq_ex_of(Slot& slot, ibv_context* device, ibv_cq_init_attr_ex* attributes) {
-  Context* context = slot.context.load(std::memory_order_acquire);
+  Context* context = context_of(slot);
   if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
     errno = error;
     return nullptr;
   }
   const AsyncEvents::RealFd shown(context != nullptr ? &context->events() : nullptr);
   ibv_cq_ex* cq = context != nullptr ? create_cq_ex_with_spare_entry(slot, device, *attributes) : nullptr;
+  if (cq == nullptr && context != nullptr) cq = create_cq_ex_with_qp_num(slot, device, *attributes);
   if (cq == nullptr) cq = slot.create_cq_ex(device, attributes);
   if (cq != nullptr && context != nullptr) {
     context->add_cq(ibv_cq_ex_to_cq(cq));
@@ -249,8 +269,15 @@ void unpatch(Slot& slot) {
 
 Slot* find_slot(const ibv_context* device) {
   for (Slot& slot : g_slots)
-    if (slot.device.load(std::memory_order_acquire) == device && device != nullptr) return &slot;
+    if (slot.device.load(std::memory_order_acquire) == device && device != nullptr &&
+        slot.context.load(std::memory_order_acquire) != nullptr)
+      return &slot;
   return nullptr;
+}
+
+void release_abandoned_slot(const ibv_context* device) {
+  for (Slot& slot : g_slots)
+    if (slot.device.load() == device && slot.context.load() == nullptr) unpatch(slot);
 }
 
 void abandon_all_slots() {

@@ -79,7 +79,10 @@ bool is_the_slots(std::atomic<Function>& held, Function function) {
 Slot* take_slot(ibv_context* device);
 void patch(Slot& slot, Context& context);
 void unpatch(Slot& slot);  // puts the originals back and frees the slot
-Slot* find_slot(const ibv_context* device);
-void abandon_all_slots();  // in a forked child
+Slot* find_slot(const ibv_context* device);  // nullptr: the device is not injected
+// In a forked child: the devices that it has inherited are not injected any more. One that is closed there
+// gives its slot back.
+void abandon_all_slots();
+void release_abandoned_slot(const ibv_context* device);
 
 }  // namespace faultinject

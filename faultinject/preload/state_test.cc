@@ -5,10 +5,13 @@
 // that matters (fake_verbs.h).
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "faultinject/preload/process.h"
@@ -23,14 +26,15 @@ namespace {
 
 class StateTest : public ::testing::Test {
  protected:
-  StateTest() {
+  StateTest() : StateTest(IBV_QPT_RC) {}
+  explicit StateTest(ibv_qp_type type, bool has_queues = true) {
     the_board();
     slot = take_slot(device.context());
     context = std::make_unique<Context>(*Process::current_or_new(), *slot, device.context(), 0, 0, 1);
     patch(*slot, *context);
     ibv_qp_init_attr attributes{};
-    attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(&device.cq);
-    attributes.qp_type = IBV_QPT_RC;
+    qp->qp_type = attributes.qp_type = type;
+    if (has_queues) attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(&device.cq);
     attributes.cap.max_send_wr = 16;
     context->add_qp(qp, attributes);
     EXPECT_EQ(move_to(IBV_QPS_RTS), 0);
@@ -147,6 +151,50 @@ TEST_F(StateTest, keeps_the_programs_own_err_when_the_queue_pair_is_queried_in_t
   EXPECT_EQ(query(), IBV_QPS_ERR);
 }
 
+// The port goes down while the program's move from RTR to RTS is with the device, which refuses it then, or
+// has carried it out just now. Over a dead port that move succeeds.
+TEST_F(StateTest, a_queue_pair_that_is_cut_in_the_middle_of_its_move_to_rts_comes_there) {
+  for (auto FakeDevice::*moment : {&FakeDevice::in_modify, &FakeDevice::modified}) {
+    ASSERT_EQ(move_to(IBV_QPS_RESET), 0);
+    ASSERT_EQ(move_to(IBV_QPS_RTR), 0);
+    bool once = false;
+    device.*moment = [&] {
+      if (std::exchange(once, true)) return;
+      std::thread([&] { strike("kind: port_down"); }).join();
+    };
+    EXPECT_EQ(move_to(IBV_QPS_RTS), 0);
+    device.*moment = nullptr;
+    EXPECT_EQ(field(), IBV_QPS_RTS);
+    EXPECT_EQ(query(), IBV_QPS_RTS);
+    ibv_send_wr wr{}, *bad = nullptr;
+    EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+    ibv_wc wc{};
+    EXPECT_EQ(ibv_poll_cq(qp->send_cq, 1, &wc), 0) << "its retries are not over";
+    the_board().heal_all();
+    context->sync(monotonic_ns());
+  }
+}
+
+// As mlx4's does, by the function that the injector stands in front of, in the thread that has its mutex.
+TEST_F(StateTest, a_provider_that_asks_for_its_device_in_the_middle_of_a_command_is_answered) {
+  std::atomic<uint64_t> answers{0};
+  device.in_modify = [&] {
+    ibv_device_attr attributes{};
+    if (ibv_query_device(device.context(), &attributes) == 0) answers += attributes.phys_port_cnt;
+  };
+  std::atomic<bool> struck{false};
+  std::thread watch([&] {
+    for (int i = 0; i < 1000 && !struck; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!struck) _exit(1);  // it waits for itself: nothing else ends that
+  });
+  strike("kind: port_down");
+  struck = true;
+  watch.join();
+  EXPECT_EQ(answers, 1u);
+  EXPECT_EQ(move_to(IBV_QPS_ERR), 0) << "in a command of the program's";
+  EXPECT_EQ(answers, 2u);
+}
+
 // On a busy machine, on which a thread that is woken for the lock finds it taken again. By how often the
 // program had the lock while that thread waited: how long that takes is the machine's affair.
 TEST_F(StateTest, a_thread_that_polls_all_the_time_does_not_keep_the_injectors_thread_from_the_lock) {
@@ -182,6 +230,55 @@ TEST_F(StateTest, a_thread_that_polls_all_the_time_does_not_keep_the_injectors_t
   for (std::thread& thread : threads) thread.join();
   // It may wait again just when a poll that has let it go first has the lock.
   EXPECT_LE(overtook, kRounds);
+}
+
+class XrcSendTest : public StateTest {
+ protected:
+  XrcSendTest() : StateTest(IBV_QPT_XRC_SEND) {}
+};
+
+TEST_F(XrcSendTest, over_a_dead_port_notices_as_a_connected_queue_pair_does) {
+  strike("kind: port_down");
+  ibv_send_wr wr{}, *bad = nullptr;
+  ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  ibv_wc wc{};
+  EXPECT_EQ(ibv_poll_cq(qp->send_cq, 1, &wc), 0) << "its retries are not over";
+  EXPECT_EQ(device.posted.at(0).opcode, wr.opcode);
+}
+
+// The end that receives has no completion queues of its own.
+class XrcReceiveTest : public StateTest {
+ protected:
+  XrcReceiveTest() : StateTest(IBV_QPT_XRC_RECV, false) {}
+};
+
+TEST_F(XrcReceiveTest, of_a_dead_port_is_cut_and_ended_by_its_program) {
+  strike("kind: port_down");
+  EXPECT_EQ(query(), IBV_QPS_RTS);
+  EXPECT_EQ(move_to(IBV_QPS_ERR), 0);
+  EXPECT_EQ(query(), IBV_QPS_ERR);
+  EXPECT_EQ(move_to(IBV_QPS_RESET), 0);
+}
+
+class RawPacketTest : public StateTest {
+ protected:
+  RawPacketTest() : StateTest(IBV_QPT_RAW_PACKET) {}
+};
+
+TEST_F(RawPacketTest, over_a_dead_port_sends_as_ever) {
+  const uint32_t id = the_board().arm(
+      parse_fault(YAML::Load("{target: node0/nic0, at: now, kind: port_down, events: false}"), "test"));
+  context->sync(monotonic_ns());
+  ibv_sge piece{0x2000, 64, 1};
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  EXPECT_EQ(device.posted.at(0).opcode, IBV_WR_SEND);
+  EXPECT_EQ(device.data.at(0), piece.addr);
+  EXPECT_EQ(the_board().state(id).t0_ns, 0u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/provider_call.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
@@ -11,6 +12,7 @@ namespace faultinject {
 // By the provider's own function: ibv_modify_qp would write ibv_qp::state, which the program may read at any
 // time and which stays as the program knows it, as with a device that fails by itself.
 bool Context::move_to_err(QueuePair& qp) {
+  const ProviderCall call;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   return slot_.modify_qp != nullptr && slot_.modify_qp(qp.qp, &attributes, IBV_QP_STATE) == 0;
@@ -24,7 +26,6 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint
   qp.struck_by = fault.at_work();
   qp.cut_ns = now;
   qp.shown_at_ns = 0;
-  qp.posted_since_cut = false;
   const uint64_t before = monotonic_ns();
   if (!move_to_err(qp)) {
     set_life(qp, QueuePair::Life::kWhole);
@@ -79,7 +80,7 @@ bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bo
   qp.cut_ns = now;
   due_at(qp, now + qp.retry_window_ns());
   witness(fault, Effect::kWcWithheld, qp.qp->qp_num, wc.status, before);
-  hide(qp, *qp.send_cq, wc, true, now);
+  hide(qp, *qp.send_cq, wc, true, 0);
   return false;
 }
 
@@ -109,13 +110,17 @@ void Context::undeafen(QueuePair& qp, const Fault& fault) {
     if (!hidden.silent) hidden.cq->ready.push_back(hidden.wc);
   qp.hidden_sends.clear();
   qp.shown_at_ns = 0;
-  wake_sleeper(*qp.send_cq);
+  wake_sleepers(qp);
 }
 
-void Context::kill(CompletionQueue& cq, bool dead) {
-  cq.dead += dead ? 1 : uint32_t(-1);
-  if (dead) cq.ready.clear();
+void Context::kill(CompletionQueue& cq, const Fault& fault) {
+  if (!cq.is_dead_by(fault.id())) cq.dead_by.push_back(fault.id());
+  cq.ready.clear();
   mode_dirty_ = true;
+}
+
+void Context::revive(CompletionQueue& cq, const Fault& fault) {
+  if (std::erase(cq.dead_by, fault.id()) != 0) mode_dirty_ = true;
 }
 
 void Context::freeze(bool frozen) {
@@ -135,8 +140,12 @@ void Context::freeze(bool frozen) {
 }
 
 void Context::wait_until_thawed(std::unique_lock<std::mutex>& lock) {
-  // The condition alone would do, but for an owner of the board that was killed and can heal no more.
-  while (frozen_ != 0 && !owner_is_gone(board())) thawed_.wait_for(lock, std::chrono::seconds(1));
+  // The condition alone would do, but for an owner of the board that was killed and can heal no more, and for
+  // a program that leaves: no thread of ours is there to thaw its device.
+  while (frozen_ != 0 && !owner_is_gone(board())) {
+    thawed_.wait_for(lock, std::chrono::milliseconds(process_.has_thread() ? 1000 : 20));
+    stand_in_for_thread(monotonic_ns());
+  }
 }
 
 void Context::push_event(const ibv_async_event& event) {

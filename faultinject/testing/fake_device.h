@@ -14,6 +14,8 @@
 #include <mutex>
 #include <vector>
 
+#include "faultinject/preload/opcodes.h"
+
 namespace faultinject::testing {
 
 struct FakeDevice {
@@ -30,7 +32,7 @@ struct FakeDevice {
   size_t room = SIZE_MAX;  // how many completions may wait to be polled before it refuses a post: a full queue
   std::mutex post_lock, poll_lock, data_lock;    // the last one: of what is above
   std::atomic<ibv_qp_state> state{IBV_QPS_RTS};  // the device's own word, not ibv_qp::state
-  std::function<void()> in_modify;               // called before a modify takes effect
+  std::function<void()> in_modify, modified;     // called before a modify takes effect, and behind it
   uint64_t whole_batches = 0;                    // those of several WRs
   std::vector<ibv_send_wr> batch;
   std::vector<ibv_sge> pieces;  // of the batch, one per WR
@@ -60,6 +62,12 @@ struct FakeDevice {
     qp.wr_rdma_write = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_WRITE); };
     qp.wr_rdma_read = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_READ); };
     qp.wr_send_imm = [](ibv_qp_ex* q, __be32 imm) { of(q).begin(IBV_WR_SEND_WITH_IMM).imm_data = imm; };
+    with_atomic_write(qp, [](auto& pointer) {
+      pointer = [](ibv_qp_ex* q, uint32_t, uint64_t, const void* value) {
+        of(q).begin(kWrAtomicWrite);
+        of(q).pieces.back() = {*static_cast<const uint64_t*>(value), kAtomicWriteBytes, 1};
+      };
+    });
     qp.wr_set_sge = [](ibv_qp_ex* q, uint32_t lkey, uint64_t address, uint32_t length) {
       of(q).pieces.back() = {address, length, lkey};
     };
@@ -135,7 +143,10 @@ struct FakeDevice {
   static int modify_qp(ibv_qp* q, ibv_qp_attr* attributes, int mask) {
     auto* fake = static_cast<FakeDevice*>(q->qp_context);
     if (fake->in_modify) fake->in_modify();
+    if ((mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_RTS && fake->state == IBV_QPS_ERR)
+      return EINVAL;
     if ((mask & IBV_QP_STATE) != 0) fake->state = attributes->qp_state;
+    if (fake->modified) fake->modified();
     return 0;
   }
   static int query_qp(ibv_qp* q, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
@@ -149,7 +160,10 @@ struct FakeDevice {
         *bad = wr;
         return ENOMEM;
       }
-      fake->execute(*wr, wr->num_sge > 0 ? wr->sg_list[0] : ibv_sge{});
+      ibv_sge piece = wr->num_sge > 0 ? wr->sg_list[0] : ibv_sge{};
+      if ((wr->send_flags & IBV_SEND_INLINE) != 0 && piece.length >= sizeof(uint64_t))
+        piece.addr = *reinterpret_cast<const uint64_t*>(piece.addr);
+      fake->execute(*wr, piece);
     }
     return 0;
   }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -51,6 +52,22 @@ TEST_F(ReachTest, the_symbol_of_an_old_version_is_that_librarys_own_and_nobody_e
   EXPECT_TRUE(witnessed(id, Effect::kPortErrDelivered, "node0"));
 }
 
+TEST_F(ReachTest, a_completion_queue_that_shows_only_wr_id_and_status_is_reached) {
+  setenv("AGENT_EXTENDED", "1", 1);
+  setenv("AGENT_ASKS_FOR_NOTHING", "1", 1);
+  start(14, 1);
+  unsetenv("AGENT_EXTENDED");
+  unsetenv("AGENT_ASKS_FOR_NOTHING");
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  for (int i = 1; i <= 2; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  const auto wcs = a->poll(0, 2, 5000);
+  ASSERT_EQ(wcs.size(), 2u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+  EXPECT_GE(wcs[0].at_ns, board.state(id).t0_ns + retry_window_ns(14, 1));
+}
+
 TEST_F(ReachTest, nothing_is_kept_of_a_device_that_was_closed) {
   constexpr int kTimes = 1000;
   const auto bytes_each = [&](bool injected) {
@@ -89,6 +106,7 @@ TEST_F(ReachTest, a_forked_child_is_injected_on_its_own) {
   const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
   ASSERT_TRUE(took_effect_within(id, 5000));
   EXPECT_EQ(a->ask("fork"), "ok " + std::to_string(10 + kPortDown)) << "the child's own device is down too";
+  EXPECT_EQ(a->ask("fork close"), "ok " + std::to_string(10 + kPortDown)) << "at the inherited one's address";
   EXPECT_EQ(a->port_state(), kPortDown) << "and the parent is as it was";
 }
 

@@ -22,7 +22,9 @@ std::string count_text(int count, const std::string& what) {
 
 std::vector<faultinject::NodeShape> FabricShape::nodes() const {
   std::vector<faultinject::NodeShape> all;
-  for (int n = 0; n < fabric.nodes; ++n) all.push_back({node_name(n), uint32_t(fabric.nics_per_node)});
+  const uint32_t ports =
+      kind == "vhca" ? uint32_t(fabric.ports.per_nic) : 0;  // those of other devices are unknown
+  for (int n = 0; n < fabric.nodes; ++n) all.push_back({node_name(n), uint32_t(fabric.nics_per_node), ports});
   return all;
 }
 

@@ -106,8 +106,10 @@ void read_injected_fault(Document& document, const YAML::Node& entry, Scenario& 
   try {
     faultinject::FaultSpec fault = faultinject::parse_fault(entry, document.file());
     std::vector<faultinject::NodeShape> nodes;
+    const int ports = scenario.fabric.kind == FabricKind::kVhca ? scenario.fabric.ports.per_nic : 0;
     for (int i = 0; i < scenario.fabric.nodes; ++i) {
-      nodes.push_back({"node" + std::to_string(i), static_cast<uint32_t>(scenario.fabric.nics_per_node)});
+      nodes.push_back({"node" + std::to_string(i), static_cast<uint32_t>(scenario.fabric.nics_per_node),
+                       static_cast<uint32_t>(ports)});
     }
     try {
       faultinject::check_targets(fault, nodes);

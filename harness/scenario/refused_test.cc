@@ -195,6 +195,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"no_node", "faults: [{at: {iter: 1}, target: node7/nic0, kind: port_down}]", 3, 34, "node7"},
         Case{"no_nic", "faults: [{at: {iter: 1}, target: node1/nic9, kind: port_down}]", 3, 34, "nic9"},
+        Case{"no_port", "faults: [{at: {iter: 1}, target: 'node1/nic0/port:2', kind: port_down}]", 3, 34,
+             "there is no port 2"},
         Case{"kind", "faults: [{at: {iter: 1}, target: node1/nic0, kind: port_dwn}]", 3, 52,
              "unknown kind of fault 'port_dwn'; did you mean 'port_down'?"},
         Case{"rank_kind", "faults: [{at: {iter: 1}, target: node1/rank0, kind: sigstp}]", 3, 53,

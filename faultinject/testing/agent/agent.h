@@ -29,6 +29,7 @@ struct Pair {
   ibv_qp* qp = nullptr;
   ibv_cq *send_cq = nullptr, *recv_cq = nullptr;
   ibv_comp_channel* channel = nullptr;
+  ibv_srq* srq = nullptr;
   int timeout = 14, retries = 7;
   uint64_t remote_address = 0;
   uint32_t remote_key = 0, remote_number = 0;

@@ -31,7 +31,7 @@ std::string poll_queue(std::istringstream& in) {
     const int count = poll_cq(cq, std::min(4, wanted - seen), wcs);
     if (count < 0) return "error poll";
     for (int i = 0; i < count; i++) {
-      if (wcs[i].qp_num != pairs.at(id).qp->qp_num) continue;
+      if (wcs[i].qp_num != 0 && wcs[i].qp_num != pairs.at(id).qp->qp_num) continue;
       seen++;
       out << " " << wcs[i].wr_id << ":" << int(wcs[i].status) << ":" << now_ns();
     }

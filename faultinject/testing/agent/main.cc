@@ -2,7 +2,8 @@
 // A small real verbs program that does what it is told, one line at a time on stdin, and answers with one
 // line on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked
 // with libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it. With AGENT_EXTENDED in its
-// environment the linked one posts through ibv_qp_ex and polls through ibv_cq_ex.
+// environment the linked one posts through ibv_qp_ex and polls through ibv_cq_ex; with AGENT_ASKS_FOR_NOTHING
+// such a queue shows nothing but wr_id and status.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -40,19 +41,27 @@ std::string raise_event(std::istringstream& in) {
   return event != nullptr ? "ok" : "none";
 }
 
-// fork: a child that opens a device of its own; what state it finds the port in.
-std::string fork_and_open(std::istringstream&) {
+// fork [close]: a child that opens a device of its own, with `close` after it has closed an inherited one;
+// what state it finds the port in. Nothing is allocated in between: it may have the same address.
+std::string fork_and_open(std::istringstream& in) {
+  std::string close;
+  in >> close;
+  int count = 0;
+  ibv_device** list = V(ibv_get_device_list)(&count);
+  if (list == nullptr || count == 0) return "error devices";
+  ibv_context* inherited = close == "close" ? V(ibv_open_device)(list[0]) : nullptr;
   const pid_t child = fork();
   if (child == 0) {
-    int count = 0;
-    ibv_device** list = V(ibv_get_device_list)(&count);
-    ibv_context* own = list != nullptr && count > 0 ? V(ibv_open_device)(list[0]) : nullptr;
+    if (inherited != nullptr && V(ibv_close_device)(inherited) != 0) _exit(2);
+    ibv_context* own = V(ibv_open_device)(list[0]);
     ibv_port_attr attr{};
     const bool asked = own != nullptr && ibv_query_port(own, 1, &attr) == 0;
     _exit(asked ? 10 + attr.state : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
+  if (inherited != nullptr) V(ibv_close_device)(inherited);
+  V(ibv_free_device_list)(list);
   return "ok " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 

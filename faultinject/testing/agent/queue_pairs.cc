@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pairs: made, connected, moved from state to state, destroyed.
 #include <errno.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -42,6 +43,7 @@ std::string make_pair(std::istringstream& in) {
     shared.attr.max_sge = 1;
     attributes.srq = V(ibv_create_srq)(pd, &shared);
     if (attributes.srq == nullptr) return "error create_srq " + std::to_string(errno);
+    pair.srq = attributes.srq;
   }
   pair.qp = create_qp(attributes);
   if (pair.qp == nullptr) return "error create_qp " + std::to_string(errno);
@@ -190,6 +192,31 @@ std::string destroy_qp(std::istringstream& in) {
   return ok_or_errno(rc);
 }
 
+// at_exit destroy|poll ID: what a global object does with that queue pair as the program leaves, after all
+// handlers of atexit(). The exit status is 7, or 8 when that failed.
+class AtExit {
+ public:
+  ~AtExit() {
+    if (qp_ == nullptr) return;
+    int done = 0;
+    ibv_wc wc{};
+    for (const uint64_t end = now_ns() + 10'000'000'000; polls_ && done == 0 && now_ns() < end;)
+      done = poll_cq(qp_->send_cq, 1, &wc);
+    _exit((polls_ ? done == 1 : V(ibv_destroy_qp)(qp_) == 0) ? 7 : 8);
+  }
+  std::string set(std::istringstream& in) {
+    std::string what;
+    in >> what;
+    polls_ = what == "poll";
+    qp_ = pair_of(in).qp;
+    return "ok";
+  }
+
+ private:
+  ibv_qp* qp_ = nullptr;
+  bool polls_ = false;
+} at_exit;
+
 }  // namespace
 
 Commands queue_pair_commands() {
@@ -214,6 +241,8 @@ Commands queue_pair_commands() {
       {"gazed", gazed},
       {"aim", aim},
       {"destroy", destroy_qp},
+      {"destroy_srq", [](In& in) { return ok_or_errno(V(ibv_destroy_srq)(pair_of(in).srq)); }},
+      {"at_exit", [](In& in) { return at_exit.set(in); }},
   };
 }
 

@@ -67,8 +67,8 @@ void Agent::kill_it() {
   pid_ = -1;
 }
 
-int Agent::wait_for_exit() {
-  tell("quit");
+int Agent::wait_for_exit(bool tell_it) {
+  if (tell_it) tell("quit");
   int status = 0;
   for (int i = 0; i < 3000; i++) {
     if (waitpid(pid_, &status, WNOHANG) == pid_) {

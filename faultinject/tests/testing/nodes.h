@@ -51,7 +51,7 @@ class Agent {
 
   int pid() const { return pid_; }
   void kill_it();
-  int wait_for_exit();  // its exit status; -1 when a signal ended it
+  int wait_for_exit(bool tell_it = true);  // its exit status; -1 when a signal ended it
 
   std::string gid, address, key;
   std::vector<uint32_t> numbers;
