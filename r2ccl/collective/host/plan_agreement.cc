@@ -20,6 +20,7 @@
 #include "r2ccl/collective/attribution.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
+#include "r2ccl/collective/report.h"
 #include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {

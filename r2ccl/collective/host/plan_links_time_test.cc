@@ -22,6 +22,7 @@
 #include "r2ccl/collective/host/executor.h"
 #include "r2ccl/collective/host/reduce.h"
 #include "r2ccl/collective/host/testing/timed_fabric.h"
+#include "r2ccl/collective/report.h"
 #include "r2ccl/service/link_watches.h"
 
 namespace r2ccl::collective {
