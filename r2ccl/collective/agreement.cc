@@ -72,6 +72,7 @@ AgreementMessage Member::report(NodeCodes codes, uint8_t sequences, std::span<co
   report_.type = Type::kReport;
   report_.sequences = sequences;
   ++report_.epoch;
+  report_.heard = ended_;
   report_.capacities = std::move(codes);
   report_.capacities.insert(report_.capacities.end(), links.begin(), links.end());
   report_taken_ = false;
@@ -166,6 +167,7 @@ Coordinator::Coordinator(int ranks, AgreementRules rules, size_t nics)
       nics_(nics),
       ranks_(size_t(ranks)),
       named_(nics, NodeCodes(size_t(ranks), kNominal)),
+      tried_(size_t(ranks) * nics),
       view_(size_t(ranks), NodeCodes(1 + nics, kNominal)) {
   for (Rank& rank : ranks_) rank.codes = rank.told = NodeCodes(1 + nics, kNominal);
 }
@@ -265,8 +267,32 @@ void Coordinator::decide(Type type, std::vector<Outgoing>& out) {
       }
       decision_.points[s] = (sequences_ >> s & 1) != 0 ? from : kNever;
     }
+    try_nics();
   }
   for (size_t i = 0; i < ranks_.size(); ++i) out.push_back({int(i), decision_});
+}
+
+// A member forgets what it measured of these links when it hears of the decision (links_tried), and has heard of none
+// yet. What it reports before counts no more, and what it finds afterwards does, although others hear of it later.
+void Coordinator::try_nics() {
+  const auto slow = [](const NodeCodes& codes, size_t nic) { return (codes[1 + nic] & kMeasured) != 0; };
+  bool any = false;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    for (size_t nic = 0; nic < nics_; ++nic)
+      if (slow(view_[i], nic) && !slow(proposed_[i], nic)) {
+        tried_[i * nics_ + nic] = epoch_;
+        any = true;
+      }
+  if (!any) return;
+  for (size_t i = 0; i < ranks_.size(); ++i) forget_tried(i, epoch_ - 1);
+  assess();
+}
+
+// What rank `from` measured before a trial of a NIC that it had not heard of.
+void Coordinator::forget_tried(size_t from, uint64_t heard) {
+  LinkCodes& links = ranks_[from].links;
+  for (size_t link = 0; link < links.size(); ++link)
+    if (std::max(tried_[link], tried_[from * nics_ + link % nics_]) > heard) links[link] = kLinkUnknown;
 }
 
 void Coordinator::end_of_decision() {
@@ -275,20 +301,7 @@ void Coordinator::end_of_decision() {
     reported_ = true;
     return;
   }
-  // Members forget these links when they hear of it, too (links_tried), and report them when they are slow again.
-  const auto slow = [](const NodeCodes& codes, size_t nic) { return (codes[1 + nic] & kMeasured) != 0; };
-  bool tried = false;
-  for (size_t i = 0; i < ranks_.size(); ++i)
-    for (size_t nic = 0; nic < nics_; ++nic)
-      if (slow(view_[i], nic) && !slow(proposed_[i], nic)) {
-        tried = true;
-        for (size_t other = 0; other < ranks_.size(); ++other) {
-          if (!ranks_[other].links.empty()) ranks_[other].links[i * nics_ + nic] = kLinkUnknown;
-          if (!ranks_[i].links.empty()) ranks_[i].links[other * nics_ + nic] = kLinkUnknown;
-        }
-      }
   view_ = proposed_;
-  if (tried) assess();
   covered_ = 0;
   for (size_t s = 0; s < kSequences; ++s)
     if (decision_.points[s] != kNever) covered_ |= uint8_t(1u << s);
@@ -305,6 +318,7 @@ void Coordinator::on_message(int from, const AgreementMessage& message, std::vec
         const auto end_of_codes = message.capacities.begin() + std::ptrdiff_t(rank.told.size());
         rank.told.assign(message.capacities.begin(), end_of_codes);
         rank.links.assign(end_of_codes, message.capacities.end());
+        if (rules_.trials_end_reports) forget_tried(size_t(from), message.heard);
         assess();
         rank.sequences = message.sequences;
         reported_ = true;

@@ -98,6 +98,7 @@ struct AgreementMessage {
   uint8_t sequences = 0;                 ///< kReport, kPropose
   uint64_t epoch = 0;                    ///< of kReport and kReportTaken: the report's number
   Points points{};                       ///< kReady, kCommit
+  uint64_t heard = 0;  ///< kReport: the newest epoch whose decision the member had heard when it reported
   /// kReport: a node's codes, then its links to each rank on each NIC; kPropose: the codes of all ranks in turn
   std::vector<CapacityCode> capacities;
 
@@ -115,6 +116,7 @@ struct AgreementRules {
   bool commits_count_once = true;     ///< a repeated commit changes nothing
   bool ended_epochs_stay = true;      ///< a proposal that comes after its own decision is passed over
   bool unanswered_is_repeated = true;
+  bool trials_end_reports = true;  ///< what was measured before a NIC's trial does not count when it comes later
 };
 
 /// One sequence on one rank: which operations may begin, and under which view.
@@ -233,6 +235,8 @@ class Coordinator {
   };
   void decide(AgreementMessage::Type type, std::vector<Outgoing>& out);
   AgreementMessage proposal() const;
+  void try_nics();
+  void forget_tried(size_t from, uint64_t heard);
   void end_of_decision();
   void assess();
   uint8_t counted_by_all() const;
@@ -242,6 +246,8 @@ class Coordinator {
   std::vector<Rank> ranks_;
   std::vector<NodeCodes> named_;  // by NIC of the group: what that of each rank carries, by its links
   bool any_named_ = false;        // less than all of its rate
+  /// By rank and NIC: the epoch in which it got its full share again although its links had been slow.
+  std::vector<uint64_t> tried_;
   Phase phase_ = Phase::kIdle;
   uint64_t epoch_ = 0;
   uint8_t sequences_ = 0;  // of the proposal

@@ -99,6 +99,8 @@ TEST(AgreementMessage, links_travel_in_reports_and_reasons_in_proposals) {
   report.capacities = {7500, 0, kNominal, 0, 0, 5000, kNominal};  // of a node with two NICs, and links to two ranks
   const auto bytes = encode(report);
   EXPECT_EQ(decode(bytes, 2, 2).value(), report);
+  report.heard = 3;
+  EXPECT_EQ(decode(encode(report), 2, 2).value(), report);
   EXPECT_FALSE(decode(bytes, 3, 2).ok());
   EXPECT_FALSE(decode(bytes, 2, 1).ok());
   const std::span all(bytes);
@@ -262,6 +264,48 @@ TEST(Agreement, what_links_showed_before_a_trial_names_no_nic_again) {
   links[2][1] = links[3][1] = 4000;
   report(2), report(3);
   EXPECT_TRUE(coordinator.due(engine));
+}
+
+// The members hear of a trial one after the other, and what they find meanwhile comes before, between and after that.
+TEST(Agreement, links_count_by_the_view_under_which_they_were_measured) {
+  const uint8_t engine = bit(Sequence::kEngine);
+  LinkCodes slow(4, kLinkUnknown), fast(4, kLinkUnknown);
+  slow[1] = 5000;
+  fast[1] = kNominal;
+  for (const bool late : {false, true}) {
+    Coordinator coordinator(4, {}, 1);
+    std::vector<Member> members(4, Member({}, 1));
+    std::vector<Coordinator::Outgoing> out;
+    const auto report = [&](size_t rank, const LinkCodes& links) {
+      return members[rank].report({kNominal, kNominal}, kAllSequences, links);
+    };
+    const auto arrives = [&](size_t rank, const AgreementMessage& message) {
+      std::vector<Coordinator::Outgoing> taken;
+      coordinator.on_message(int(rank), message, taken);
+    };
+    for (const size_t rank : {0, 2, 3}) arrives(rank, report(rank, slow));
+    coordinator.propose(engine, out);
+    deliver(coordinator, members, out, [](size_t, const View&) {});
+    arrives(0, report(0, fast));
+    ASSERT_TRUE(coordinator.due(engine));
+    coordinator.propose(engine, out);
+    std::vector<Coordinator::Outgoing> commits;
+    std::optional<Decision> decision;
+    for (const auto& [to, message] : out)
+      coordinator.on_message(to, *members[size_t(to)].on_message(message, {}, decision), commits);
+    ASSERT_EQ(commits.size(), 4u);
+    const AgreementMessage measured_before = report(3, slow);  // it has not heard of the commit
+    if (!late) arrives(3, measured_before);
+    std::vector<AgreementMessage> done;
+    for (const auto& [to, message] : commits) done.push_back(*members[size_t(to)].on_message(message, {}, decision));
+    if (late) arrives(3, measured_before);
+    arrives(2, report(2, slow));  // before rank 0 knows that it has heard of the commit
+    for (size_t rank = 0; rank < 4; ++rank) arrives(rank, done[rank]);
+    EXPECT_TRUE(coordinator.idle());
+    EXPECT_FALSE(coordinator.due(engine)) << "only rank 2 has found it slow since";
+    arrives(3, report(3, slow));
+    EXPECT_TRUE(coordinator.due(engine));
+  }
 }
 
 // A coordinator's group that does not decide for the tuner, or a rank that does not count its operations: the

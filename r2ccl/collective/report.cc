@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdlib>
 
-#include "r2ccl/collective/attribution.h"
-
 namespace r2ccl::collective {
 
 bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCode> other) {
@@ -32,6 +30,10 @@ std::vector<size_t> links_tried(const View& before, const View& now, size_t rank
     for (size_t nic = 0; nic < nics; ++nic)
       if (to != rank && (freed(rank, nic) || freed(to, nic))) tried.push_back(to * nics + nic);
   return tried;
+}
+
+void OwnLinks::forget(std::span<const size_t> links) {
+  for (const size_t link : links) now_[link] = told_[link] = kLinkUnknown;
 }
 
 uint64_t ReportPacer::due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now, bool links) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "r2ccl/collective/agreement.h"
+#include "r2ccl/collective/attribution.h"
 
 namespace r2ccl::collective {
 
@@ -19,6 +20,28 @@ bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCod
 /// and are not in `now`: those NICs get their full share again, and what was measured before says nothing of
 /// them.
 std::vector<size_t> links_tried(const View& before, const View& now, size_t rank);
+
+/// What a rank has found of its links, and what it has told rank 0 of them.
+class OwnLinks {
+ public:
+  friend struct AgreementInspector;
+
+  explicit OwnLinks(size_t links) : now_(links, kLinkUnknown), told_(now_) {}
+
+  /// As of now. `links`: as many as there were.
+  void set(const LinkCodes& links) { now_ = links; }
+  /// Is there anything to report?
+  bool changed() const { return links_differ(now_, told_); }
+  /// For a report, which tells of all of them.
+  const LinkCodes& tell() { return told_ = now_; }
+  /// For a report of something else.
+  const LinkCodes& told() const { return told_; }
+  /// What was measured of `links` counts no more, here and at rank 0 (links_tried).
+  void forget(std::span<const size_t> links);
+
+ private:
+  LinkCodes now_, told_;
+};
 
 /// When a rank reports a change of its capacity: after a settling time, so that a burst is one report, and
 /// small changes ever more rarely while they go on. Times in ns.

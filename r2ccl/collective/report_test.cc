@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace r2ccl::collective {
 namespace {
 
@@ -31,7 +33,8 @@ TEST(ReportPacer, bursts_are_one_report_and_small_changes_become_rare) {
   now += 20'000 * kMs;
   EXPECT_EQ(pacer.due({4200}, {4000}, now), now + 10 * kMs);
   pacer.done(now + 10 * kMs);
-  EXPECT_EQ(pacer.due({4000}, {4200}, now + 11 * kMs), now + 60 * kMs);  // all quiet since: as in the beginning
+  EXPECT_EQ(pacer.due({4000}, {4200}, now + 11 * kMs),
+            now + 60 * kMs);  // all quiet since: as in the beginning
 }
 
 TEST(ReportPacer, links_are_reported_ever_more_rarely_while_they_change) {
@@ -61,6 +64,21 @@ TEST(Links, a_difference_is_one_of_slow_links) {
   EXPECT_TRUE(differ_of({5000}, {0}));
   EXPECT_FALSE(differ_of({5000}, {5300}));
   EXPECT_TRUE(differ_of({5000}, {5500}));
+}
+
+TEST(OwnLinks, what_is_forgotten_is_told_again) {
+  OwnLinks links(3);
+  EXPECT_FALSE(links.changed());
+  links.set({5000, kNominal, 6000});
+  EXPECT_TRUE(links.changed());
+  EXPECT_EQ(links.told(), LinkCodes(3, kLinkUnknown));
+  EXPECT_EQ(links.tell(), (LinkCodes{5000, kNominal, 6000}));
+  EXPECT_FALSE(links.changed());
+  links.forget(std::vector<size_t>{2});
+  EXPECT_EQ(links.told(), (LinkCodes{5000, kNominal, kLinkUnknown}));
+  EXPECT_FALSE(links.changed());
+  links.set({5000, kNominal, 6000});
+  EXPECT_TRUE(links.changed());
 }
 
 }  // namespace
