@@ -126,14 +126,16 @@ void Capacities::judge_all(const Interval& interval, bool planned) {
                                                   : interval.relative(nic, others, whole_others);
     const double others_depth =
         comparable ? (interval.all_depths - interval.depth[nic]) / double(interval.rates.size() - 1) : 0;
-    const double queued = planned && finds_bottlenecks_ ? bottleneck(interval, nic) : 1;
+    const double queued = planned && for_plans_ ? bottleneck(interval, nic) : 1;
     if (relative > 0) relative = std::min(relative, queued);
     const bool kept_busy = queued < 1 || (interval.busy[nic] >= kBusiest * interval.most_busy &&
                                           interval.depth[nic] >= backlog * others_depth);
     if (comparable) count_unclear(nics_[nic], relative, kept_busy);
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
-      judge(nics_[nic], relative, interval.most[nic], kept_busy, interval.busy[nic], others_busy);
+      judge(nics_[nic], relative, interval.most[nic],
+            kept_busy ? weight(relative, others_depth > 0 ? interval.depth[nic] / others_depth : 0) : 0,
+            interval.busy[nic], others_busy);
   }
 }
 
@@ -154,16 +156,22 @@ void Capacities::count_unclear(Nic& nic, double relative, bool kept_busy) {
   if (nic.unclear > kMostUnclear) nic.low = nic.shown = nic.unclear = 0;
 }
 
-void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy,
-                       double others_busy) {
+int Capacities::weight(double relative, double queue) const {
+  if (relative >= kVeryGray) return 1;
+  if (!for_plans_) return 2;
+  return queue >= kClearQueue ? 3 : 1;
+}
+
+void Capacities::judge(Nic& nic, double relative, double most, int weight, double busy,
+                       double others_busy) const {
   if (!nic.gray) {
     if (relative >= kGray)
       nic.low = 0;
-    else if (kept_busy)
-      nic.low += relative < kVeryGray ? 2 : 1;
+    else
+      nic.low += weight;
     nic.level = relative;
     nic.idle = 1;
-    nic.gray = nic.low >= kLow;
+    nic.gray = nic.low >= (for_plans_ ? kLowForPlans : kLow);
     nic.well = 0;
     ++nic.well_for;
     if (nic.gray) {
@@ -174,7 +182,7 @@ void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, d
     return;
   }
   if (relative >= kGray) nic.shown = 0;
-  if (kept_busy && relative > 0 && relative < kGray && ++nic.shown >= kLow) {
+  if (weight > 0 && relative > 0 && relative < kGray && ++nic.shown >= kLow) {
     ++nic.shown_slow;
     nic.shown = 0;
   }

@@ -107,6 +107,11 @@ class Capacities {
   static constexpr double kGray = 0.85, kVeryGray = 0.6, kWell = 0.93;
   /// Slow intervals, without a good one, that make a NIC gray; one below kVeryGray counts twice.
   static constexpr int kLow = 3;
+  /// … where all plan by it: a plan that is wrong costs more than one that comes a little later. A rank that lacks a core
+  /// finds a few slow intervals in a row now and then, each time of another NIC, but without a queue. So one below
+  /// kVeryGray counts three times there, and only if so many times as many writes are under way as on the others.
+  static constexpr int kLowForPlans = 6;
+  static constexpr double kClearQueue = 1.5;
   /// After more intervals in a row that tell nothing, what was slow before them counts no more: else one interval a
   /// minute in which this process lacks a core makes a NIC slow that has little to do.
   static constexpr int kMostUnclear = 6;
@@ -130,8 +135,9 @@ class Capacities {
   Capacities() = default;
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit Capacities(std::span<const double> nominal);
-  /// From now on a NIC that all others wait for under a plan is slow, too. Whoever asks for that must tell those who plan.
-  void find_bottlenecks() { finds_bottlenecks_ = true; }
+  /// All ranks plan by what this finds. From now on a NIC that all others wait for under a plan is slow, too, and it
+  /// takes kLowForPlans to call a NIC slow.
+  void find_for_plans() { for_plans_ = true; }
 
   /// Takes readings of all NICs' meters at time `now`; may be called at any time. `part[i]`: the part of NIC
   /// i's work that is this process's, as far as is known; empty: all of it. `planned`: how many of all bytes
@@ -146,8 +152,8 @@ class Capacities {
   double by_port(size_t nic) const { return nics_[nic].most; }
   /// What it carried, relative to the others, in the last interval that said something; 0: none has, or it is gray.
   double last(size_t nic) const { return nics_[nic].well_for > 0 ? nics_[nic].level : 0; }
-  /// How often a gray NIC has shown it anew: in kLow intervals, as close to each other as those that made it gray, it
-  /// was slow while it had as much to do as the others, so that no lack of work explains it.
+  /// How often a gray NIC has shown it anew: in kLow intervals close to each other it was slow while it had as much to
+  /// do as the others, so that no lack of work explains it.
   uint64_t shown_slow(size_t nic) const { return nics_[nic].shown_slow; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// … and more so than those know who spread the traffic: they expected `known` of it, relative to nominal.
@@ -196,9 +202,11 @@ class Capacities {
   double relative_to_well(const Interval& interval, size_t nic) const;
   static double usual(std::span<const double> samples);
   static void count_unclear(Nic& nic, double relative, bool kept_busy);
-  static void judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy);
+  /// What a slow interval counts. `queue`: writes under way, relative to the others.
+  int weight(double relative, double queue) const;
+  void judge(Nic& nic, double relative, double most, int weight, double busy, double others_busy) const;
   size_t count_ = 0;
-  bool finds_bottlenecks_ = false;
+  bool for_plans_ = false;
   uint64_t began_ = 0;
   uint64_t planned_ = 0;  // bytes, when it began
   std::array<Nic, kMaxNics> nics_{};

@@ -99,12 +99,31 @@ TEST(Capacities, after_a_plan_a_slow_nic_is_where_everything_waits) {
   EXPECT_TRUE(node.capacities.gray(2));
 }
 
+// However slow: a rank that lacks a core finds that, too, a few times in a row. But it finds no queue.
+TEST(Capacities, it_takes_more_to_call_a_nic_slow_where_all_plan_by_that) {
+  const auto found_after = [](bool for_plans, double depth) {
+    Node node(4);
+    if (for_plans) node.capacities.find_for_plans();
+    node.run(1000, 0.1);
+    node.rate[2] = 0.3;
+    node.depth[2] = depth * node.depth[1];
+    int intervals = 0;
+    for (; intervals < 20 && !node.capacities.gray(2); ++intervals) node.run(50, 0.1);
+    return intervals;
+  };
+  EXPECT_LE(found_after(false, 1), 3);
+  EXPECT_LE(found_after(false, 2), 3);
+  EXPECT_LE(found_after(true, 2), 3);
+  EXPECT_GE(found_after(true, 1), Capacities::kLowForPlans);
+  EXPECT_LE(found_after(true, 1), Capacities::kLowForPlans + 1);
+}
+
 // A plan has all NICs keep the pace of the slowest one: it shows by its queue alone.
 TEST(Capacities, under_a_plan_the_nic_that_all_others_wait_for_is_slow_where_that_is_asked_for) {
   const auto slow = [](double planned, double depth, bool asked) {
     Node node(4);
     node.planned = planned;
-    if (asked) node.capacities.find_bottlenecks();
+    if (asked) node.capacities.find_for_plans();
     std::fill(node.depth.begin(), node.depth.end(), 1.5);
     node.depth[2] = depth;
     node.run(500, 0.1);
@@ -121,7 +140,7 @@ TEST(Capacities, under_a_plan_the_nic_that_all_others_wait_for_is_slow_where_tha
 TEST(Capacities, small_writes_that_are_noticed_late_are_no_queue) {
   Node node(4);
   node.planned = 1;
-  node.capacities.find_bottlenecks();
+  node.capacities.find_for_plans();
   node.rate[2] = 0.2;
   node.run(2000, 0.1);
   EXPECT_FALSE(node.capacities.gray(2));
@@ -131,7 +150,7 @@ TEST(Capacities, small_writes_that_are_noticed_late_are_no_queue) {
 TEST(Capacities, a_nic_that_all_others_wait_for_carries_what_its_queue_says) {
   Node node(4);
   node.planned = 1;
-  node.capacities.find_bottlenecks();
+  node.capacities.find_for_plans();
   std::fill(node.depth.begin(), node.depth.end(), 1.0);
   node.rate[2] = 0.5;  // by its rate while busy
   node.depth[2] = 8;

@@ -62,7 +62,7 @@ class PeerLinks {
 
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit PeerLinks(std::span<const double> nominal) : count_(nominal.size()), capacities_(nominal) {
-    capacities_.find_bottlenecks();
+    capacities_.find_for_plans();
   }
 
   /// Takes readings of the links' meters; `part` and `planned` as of Capacities::take(). `traffic`: this process

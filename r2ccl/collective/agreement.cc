@@ -22,68 +22,21 @@ bool differ(CapacityCode one, CapacityCode other) {
   return std::abs(int(one) - int(other)) * 100 >= larger * 3 && one != other;
 }
 
+bool nics_differ(CapacityCode one, CapacityCode other) {
+  return std::abs(int(one) - int(other)) * 100 >= std::max(one, other) * 8 && one != other;
+}
+
 NodeCodes codes_of(const NodeCapacity& capacity, size_t nics) {
   NodeCodes codes{code_of(capacity.whole)};
   for (size_t i = 0; i < std::min(nics, kMostNics); ++i) codes.push_back(code_of(capacity.nics[i]));
   return codes;
 }
 
-namespace {
-
-bool nics_differ(CapacityCode one, CapacityCode other) {
-  return std::abs(int(one) - int(other)) * 100 >= std::max(one, other) * 8 && one != other;
-}
-
-}  // namespace
-
 bool differ(const NodeCodes& one, const NodeCodes& other) {
   if (differ(one[0], other[0])) return true;
   for (size_t i = 1; i < one.size(); ++i)
     if (nics_differ(without_reason(one[i]), without_reason(other[i]))) return true;
   return false;
-}
-
-bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCode> other) {
-  for (size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
-    const CapacityCode a = i < one.size() ? one[i] : kLinkUnknown;
-    const CapacityCode b = i < other.size() ? other[i] : kLinkUnknown;
-    if (is_slow(a) != is_slow(b) || (is_slow(a) && nics_differ(a, b))) return true;
-  }
-  return false;
-}
-
-std::vector<size_t> links_tried(const View& before, const View& now, size_t rank) {
-  std::vector<size_t> tried;
-  const size_t ranks = before.capacities.size(), nics = before.measured.size() / std::max<size_t>(1, ranks);
-  const auto slow = [nics](const View& view, size_t node, size_t nic) {
-    const size_t i = node * nics + nic;
-    return i < view.measured.size() && view.measured[i] != 0;
-  };
-  const auto freed = [&](size_t node, size_t nic) { return slow(before, node, nic) && !slow(now, node, nic); };
-  for (size_t to = 0; to < ranks; ++to)
-    for (size_t nic = 0; nic < nics; ++nic)
-      if (to != rank && (freed(rank, nic) || freed(to, nic))) tried.push_back(to * nics + nic);
-  return tried;
-}
-
-uint64_t ReportPacer::due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now, bool links) {
-  if (!links && !differ(now_is, reported)) {
-    since_ = kNever;
-    return kNever;
-  }
-  if (since_ == kNever) since_ = now;
-  if (reported_ == kNever) return since_ + settle_;
-  bool small = true;
-  for (size_t i = 0; i < now_is.size(); ++i)
-    small = small && std::abs(int(now_is[i]) - int(reported[i])) * 10 < kNominal;
-  return std::max(since_ + settle_, reported_ + (small ? pause_ : least()));
-}
-
-void ReportPacer::done(uint64_t now) {
-  const bool quiet = reported_ == kNever || now - reported_ > kQuiet;
-  pause_ = quiet ? least() : std::min(2 * pause_, std::max(kMostPause, least()));
-  reported_ = now;
-  since_ = kNever;
 }
 
 // --- one sequence ---
@@ -119,6 +72,7 @@ AgreementMessage Member::report(NodeCodes codes, uint8_t sequences, std::span<co
   report_.type = Type::kReport;
   report_.sequences = sequences;
   ++report_.epoch;
+  report_.heard = ended_;
   report_.capacities = std::move(codes);
   report_.capacities.insert(report_.capacities.end(), links.begin(), links.end());
   report_taken_ = false;
@@ -213,6 +167,7 @@ Coordinator::Coordinator(int ranks, AgreementRules rules, size_t nics)
       nics_(nics),
       ranks_(size_t(ranks)),
       named_(nics, NodeCodes(size_t(ranks), kNominal)),
+      tried_(size_t(ranks) * nics),
       view_(size_t(ranks), NodeCodes(1 + nics, kNominal)) {
   for (Rank& rank : ranks_) rank.codes = rank.told = NodeCodes(1 + nics, kNominal);
 }
@@ -312,8 +267,32 @@ void Coordinator::decide(Type type, std::vector<Outgoing>& out) {
       }
       decision_.points[s] = (sequences_ >> s & 1) != 0 ? from : kNever;
     }
+    try_nics();
   }
   for (size_t i = 0; i < ranks_.size(); ++i) out.push_back({int(i), decision_});
+}
+
+// A member forgets what it measured of these links when it hears of the decision (links_tried), and has heard of none
+// yet. What it reports before counts no more, and what it finds afterwards does, although others hear of it later.
+void Coordinator::try_nics() {
+  const auto slow = [](const NodeCodes& codes, size_t nic) { return (codes[1 + nic] & kMeasured) != 0; };
+  bool any = false;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    for (size_t nic = 0; nic < nics_; ++nic)
+      if (slow(view_[i], nic) && !slow(proposed_[i], nic)) {
+        tried_[i * nics_ + nic] = epoch_;
+        any = true;
+      }
+  if (!any) return;
+  for (size_t i = 0; i < ranks_.size(); ++i) forget_tried(i, epoch_ - 1);
+  assess();
+}
+
+// What rank `from` measured before a trial of a NIC that it had not heard of.
+void Coordinator::forget_tried(size_t from, uint64_t heard) {
+  LinkCodes& links = ranks_[from].links;
+  for (size_t link = 0; link < links.size(); ++link)
+    if (std::max(tried_[link], tried_[from * nics_ + link % nics_]) > heard) links[link] = kLinkUnknown;
 }
 
 void Coordinator::end_of_decision() {
@@ -322,20 +301,7 @@ void Coordinator::end_of_decision() {
     reported_ = true;
     return;
   }
-  // Members forget these links when they hear of it, too (links_tried), and report them when they are slow again.
-  const auto slow = [](const NodeCodes& codes, size_t nic) { return (codes[1 + nic] & kMeasured) != 0; };
-  bool tried = false;
-  for (size_t i = 0; i < ranks_.size(); ++i)
-    for (size_t nic = 0; nic < nics_; ++nic)
-      if (slow(view_[i], nic) && !slow(proposed_[i], nic)) {
-        tried = true;
-        for (size_t other = 0; other < ranks_.size(); ++other) {
-          if (!ranks_[other].links.empty()) ranks_[other].links[i * nics_ + nic] = kLinkUnknown;
-          if (!ranks_[i].links.empty()) ranks_[i].links[other * nics_ + nic] = kLinkUnknown;
-        }
-      }
   view_ = proposed_;
-  if (tried) assess();
   covered_ = 0;
   for (size_t s = 0; s < kSequences; ++s)
     if (decision_.points[s] != kNever) covered_ |= uint8_t(1u << s);
@@ -352,6 +318,7 @@ void Coordinator::on_message(int from, const AgreementMessage& message, std::vec
         const auto end_of_codes = message.capacities.begin() + std::ptrdiff_t(rank.told.size());
         rank.told.assign(message.capacities.begin(), end_of_codes);
         rank.links.assign(end_of_codes, message.capacities.end());
+        if (rules_.trials_end_reports) forget_tried(size_t(from), message.heard);
         assess();
         rank.sequences = message.sequences;
         reported_ = true;

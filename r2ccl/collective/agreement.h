@@ -60,6 +60,8 @@ CapacityCode code_of(double relative);
 inline double capacity_of(CapacityCode code) { return double(code) / kNominal; }
 /// Is the difference worth a new plan? From 3 % of the larger one on.
 bool differ(CapacityCode one, CapacityCode other);
+/// … of a NIC, or of a link: from 8 % of the larger one on.
+bool nics_differ(CapacityCode one, CapacityCode other);
 /// In a proposal, beside a NIC's capacity: it is what its links carry, not what its port says.
 inline constexpr CapacityCode kMeasured = 0x8000;
 constexpr CapacityCode without_reason(CapacityCode code) { return CapacityCode(code & ~kMeasured); }
@@ -75,42 +77,12 @@ struct NodeCapacity {
 /// The same as it travels: the whole, then each NIC.
 using NodeCodes = std::vector<CapacityCode>;
 NodeCodes codes_of(const NodeCapacity& capacity, size_t nics);
-/// The whole by 3 %, or a NIC by 8 %.
+/// The whole node, or one of its NICs.
 bool differ(const NodeCodes& one, const NodeCodes& other);
 
 /// What a rank's links carry, relative to those of its other NICs to the same peer (attribution.h): to rank 0 on
 /// each NIC of the group, then to rank 1, … Empty: nothing is known of any.
 using LinkCodes = std::vector<CapacityCode>;
-/// Is the difference worth a report? A link that is slow now, or no longer, or by 8 % more or less. Not one that
-/// was only found to be fast: where nothing is slow nobody reports.
-bool links_differ(std::span<const CapacityCode> one, std::span<const CapacityCode> other);
-
-/// The links of `rank` (indices in its LinkCodes) to and from NICs that were slow by their links in `before` and are not
-/// in `now`: those NICs get their full share again, and what was measured before says nothing of them.
-std::vector<size_t> links_tried(const View& before, const View& now, size_t rank);
-
-/// When a rank reports a change of its capacity: after a settling time, so that a burst is one report, and
-/// small changes ever more rarely while they go on. Times in ns.
-class ReportPacer {
- public:
-  explicit ReportPacer(uint64_t settle) : settle_(settle), pause_(least()) {}
-
-  /// When the difference between `now_is` and `reported` is to be reported, if it still stands then; kNever:
-  /// there is none that is worth it. `links`: those differ, which counts as a small change: a rate that was
-  /// measured may be another one soon.
-  uint64_t due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now, bool links = false);
-  /// It was reported.
-  void done(uint64_t now);
-
- private:
-  static constexpr uint64_t kMostPause = 2'000'000'000, kQuiet = 10'000'000'000;
-  uint64_t least() const { return 5 * settle_; }
-
-  const uint64_t settle_;
-  uint64_t pause_;              // after a report, before one of a small change
-  uint64_t since_ = kNever;     // there has been a difference
-  uint64_t reported_ = kNever;  // the last report
-};
 
 struct AgreementMessage {
   enum class Type : uint8_t {
@@ -126,6 +98,7 @@ struct AgreementMessage {
   uint8_t sequences = 0;                 ///< kReport, kPropose
   uint64_t epoch = 0;                    ///< of kReport and kReportTaken: the report's number
   Points points{};                       ///< kReady, kCommit
+  uint64_t heard = 0;  ///< kReport: the newest epoch whose decision the member had heard when it reported
   /// kReport: a node's codes, then its links to each rank on each NIC; kPropose: the codes of all ranks in turn
   std::vector<CapacityCode> capacities;
 
@@ -143,6 +116,7 @@ struct AgreementRules {
   bool commits_count_once = true;     ///< a repeated commit changes nothing
   bool ended_epochs_stay = true;      ///< a proposal that comes after its own decision is passed over
   bool unanswered_is_repeated = true;
+  bool trials_end_reports = true;  ///< what was measured before a NIC's trial does not count when it comes later
 };
 
 /// One sequence on one rank: which operations may begin, and under which view.
@@ -261,6 +235,8 @@ class Coordinator {
   };
   void decide(AgreementMessage::Type type, std::vector<Outgoing>& out);
   AgreementMessage proposal() const;
+  void try_nics();
+  void forget_tried(size_t from, uint64_t heard);
   void end_of_decision();
   void assess();
   uint8_t counted_by_all() const;
@@ -270,6 +246,8 @@ class Coordinator {
   std::vector<Rank> ranks_;
   std::vector<NodeCodes> named_;  // by NIC of the group: what that of each rank carries, by its links
   bool any_named_ = false;        // less than all of its rate
+  /// By rank and NIC: the epoch in which it got its full share again although its links had been slow.
+  std::vector<uint64_t> tried_;
   Phase phase_ = Phase::kIdle;
   uint64_t epoch_ = 0;
   uint8_t sequences_ = 0;  // of the proposal

@@ -13,7 +13,7 @@ struct Wire {
   uint16_t capacities;
   uint32_t reserved;
   uint64_t epoch;
-  uint64_t points[kSequences];
+  uint64_t points[kSequences];  // of a report: the epoch that was heard of, then 0
 };
 
 constexpr size_t kMostBytes = 4096;  // a control frame
@@ -31,6 +31,7 @@ std::vector<std::byte> encode(const AgreementMessage& message) {
   Wire wire{
       uint8_t(message.type), message.sequences, uint16_t(message.capacities.size()), 0, message.epoch, {}};
   for (size_t i = 0; i < kSequences; ++i) wire.points[i] = message.points[i];
+  if (message.type == AgreementMessage::Type::kReport) wire.points[0] = message.heard, wire.points[1] = 0;
   const size_t tail = message.capacities.size() * sizeof(CapacityCode);
   std::vector<std::byte> bytes(sizeof wire + tail);
   std::memcpy(bytes.data(), &wire, sizeof wire);
@@ -55,7 +56,11 @@ Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks, siz
     return wrong;
   message.sequences = wire.sequences;
   message.epoch = wire.epoch;
-  for (size_t i = 0; i < kSequences; ++i) message.points[i] = wire.points[i];
+  if (message.type == Type::kReport) {
+    message.heard = wire.points[0];
+  } else {
+    for (size_t i = 0; i < kSequences; ++i) message.points[i] = wire.points[i];
+  }
   message.capacities.resize(wanted);
   if (wanted > 0)
     std::memcpy(message.capacities.data(), bytes.data() + sizeof wire, wanted * sizeof(CapacityCode));

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "r2ccl/collective/testing/agreement_model.h"
@@ -39,6 +40,7 @@ void expect_found(const Setting& setting, const std::string& violation) {
 }
 
 constexpr const char* kTwoViews = "an operation under two views";
+constexpr const char* kOtherLinks = "rank 0 does not know of the links what their rank does";
 
 TEST(AgreementModel, two_ranks_two_changes_reordered_messages) {
   expect_right({.ranks = 2, .operations = 3, .changes = 2});
@@ -81,6 +83,25 @@ TEST(AgreementModel, links_become_slow_one_after_the_other) {
   expect_right({.ranks = 3, .nics = 1, .links = true, .operations = 1, .changes = 2, .in_order = true});
 }
 
+constexpr Setting kTrial{.ranks = 3, .nics = 1, .trial = true, .operations = 0, .changes = 3};
+Setting trial(const std::function<void(Setting&)>& but) {
+  Setting setting = kTrial;
+  but(setting);
+  return setting;
+}
+TEST(AgreementModel, a_nic_that_gets_its_full_share_again_is_slow_once_more) {
+  expect_right(trial([](Setting& s) { s.operations = 1, s.report_at_once = true; }));
+  expect_right(trial([](Setting& s) { s.in_order = true; }));
+  expect_right(kTrial);
+}
+TEST(AgreementModel, a_trial_and_lost_messages) {
+  expect_right(trial([](Setting& s) { s.losses = 1, s.crashes = 1, s.report_at_once = true; }));
+}
+TEST(AgreementModel, a_trial_and_repeated_messages) { expect_right(trial([](Setting& s) { s.copies = 1; })); }
+TEST(AgreementModel, a_trial_is_given_up) {
+  expect_right(trial([](Setting& s) { s.aborts = 1, s.report_at_once = true; }));
+}
+
 // Deeper: minutes.
 TEST(DeepAgreementModel, every_fault_at_once) {
   expect_right({.ranks = 2,
@@ -106,6 +127,12 @@ TEST(DeepAgreementModel, three_changes) {
 }
 TEST(DeepAgreementModel, three_ranks_two_changes) {
   expect_right({.ranks = 3, .operations = 1, .changes = 2, .report_at_once = true});
+}
+TEST(DeepAgreementModel, a_trial_and_lost_reports) {
+  expect_right(trial([](Setting& s) { s.losses = 1, s.in_order = true; }));
+}
+TEST(DeepAgreementModel, a_trial_is_given_up_and_reports_are_late) {
+  expect_right(trial([](Setting& s) { s.aborts = 1, s.in_order = true; }));
 }
 
 // Each rule is needed: without it the exploration finds an execution that is wrong.
@@ -152,6 +179,9 @@ TEST(AgreementRule, ended_epochs_stay) {
   expect_found(without(&AgreementRules::ended_epochs_stay,
                        {.ranks = 2, .operations = 1, .changes = 1, .copies = 1, .report_at_once = true}),
                "a run that goes on for ever");
+}
+TEST(AgreementRule, trials_end_reports) {
+  expect_found(without(&AgreementRules::trials_end_reports, trial([](Setting& s) { s.in_order = true; })), kOtherLinks);
 }
 TEST(AgreementRule, unanswered_is_repeated) {
   expect_found(without(&AgreementRules::unanswered_is_repeated,

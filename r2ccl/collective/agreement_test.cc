@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the agreement by themselves: messages, when a member reports, what a coordinator proposes.
+// The parts of the agreement by themselves: messages, what a coordinator proposes.
 // agreement_model_test.cc explores them together.
 #include "r2ccl/collective/agreement.h"
 
@@ -12,6 +12,7 @@
 
 #include "r2ccl/collective/agreement_message.h"
 #include "r2ccl/collective/attribution.h"
+#include "r2ccl/collective/report.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -98,6 +99,8 @@ TEST(AgreementMessage, links_travel_in_reports_and_reasons_in_proposals) {
   report.capacities = {7500, 0, kNominal, 0, 0, 5000, kNominal};  // of a node with two NICs, and links to two ranks
   const auto bytes = encode(report);
   EXPECT_EQ(decode(bytes, 2, 2).value(), report);
+  report.heard = 3;
+  EXPECT_EQ(decode(encode(report), 2, 2).value(), report);
   EXPECT_FALSE(decode(bytes, 3, 2).ok());
   EXPECT_FALSE(decode(bytes, 2, 1).ok());
   const std::span all(bytes);
@@ -133,62 +136,6 @@ TEST(AgreementMessage, a_report_fits_a_frame) {
       report.capacities.resize(1 + told + size_t(ranks) * told);
       ASSERT_LE(encode(report).size(), 4096u) << ranks << " ranks, " << told << " NICs";
     }
-}
-
-TEST(ReportPacer, bursts_are_one_report_and_small_changes_become_rare) {
-  constexpr uint64_t kMs = 1'000'000;
-  ReportPacer pacer(10 * kMs);
-  EXPECT_EQ(pacer.due({kNominal}, {kNominal}, 0), kNever);
-  EXPECT_EQ(pacer.due({5000}, {kNominal}, 100 * kMs), 110 * kMs);
-  EXPECT_EQ(pacer.due({4000}, {kNominal}, 105 * kMs), 110 * kMs);  // still the same burst
-  pacer.done(110 * kMs);
-  EXPECT_EQ(pacer.due({4000}, {4000}, 110 * kMs), kNever);
-  EXPECT_EQ(pacer.due({kNominal}, {4000}, 111 * kMs), 160 * kMs);  // a large change waits for the least pause
-  EXPECT_EQ(pacer.due({4000}, {4000}, 112 * kMs), kNever);         // and has gone by itself
-  uint64_t now = 1000 * kMs, last = 0;
-  for (int i = 0; i < 10; ++i) {
-    const uint64_t when = pacer.due({4200}, {4000}, now);
-    EXPECT_GE(when - now, last);
-    last = when - now;
-    now = when;
-    pacer.done(now);
-  }
-  EXPECT_EQ(last, 2000 * kMs);
-  EXPECT_EQ(pacer.due({9000}, {4000}, now + kMs), now + 50 * kMs);  // a failure does not wait for that
-  EXPECT_EQ(pacer.due({4000}, {4000}, now + kMs), kNever);
-  now += 20'000 * kMs;
-  EXPECT_EQ(pacer.due({4200}, {4000}, now), now + 10 * kMs);
-  pacer.done(now + 10 * kMs);
-  EXPECT_EQ(pacer.due({4000}, {4200}, now + 11 * kMs), now + 60 * kMs);  // all quiet since: as in the beginning
-}
-
-TEST(ReportPacer, links_are_reported_ever_more_rarely_while_they_change) {
-  constexpr uint64_t kMs = 1'000'000;
-  ReportPacer pacer(10 * kMs);
-  EXPECT_EQ(pacer.due({kNominal}, {kNominal}, 100 * kMs, true), 110 * kMs);
-  pacer.done(110 * kMs);
-  uint64_t now = 111 * kMs, last = 0;
-  for (int i = 0; i < 10; ++i) {
-    const uint64_t when = pacer.due({kNominal}, {kNominal}, now, true);
-    EXPECT_GE(when - now + 1 * kMs, last);
-    last = when - now;
-    now = when;
-    pacer.done(now);
-  }
-  EXPECT_EQ(last, 2000 * kMs);
-  EXPECT_EQ(pacer.due({0}, {kNominal}, now + kMs, true), now + 50 * kMs);  // a failure does not wait for that
-}
-
-TEST(Links, a_difference_is_one_of_slow_links) {
-  const auto differ_of = [](LinkCodes one, LinkCodes other) { return links_differ(one, other); };
-  EXPECT_FALSE(differ_of({}, {}));
-  EXPECT_FALSE(differ_of({0, kNominal}, {kNominal, 0}));  // unknown, or found to be fast
-  EXPECT_FALSE(differ_of({}, {kNominal, kNominal}));
-  EXPECT_TRUE(differ_of({}, {kNominal, 5000}));
-  EXPECT_TRUE(differ_of({5000}, {kNominal}));
-  EXPECT_TRUE(differ_of({5000}, {0}));
-  EXPECT_FALSE(differ_of({5000}, {5300}));
-  EXPECT_TRUE(differ_of({5000}, {5500}));
 }
 
 /// Reports of `links[rank]`, each of all ranks on `nics` NICs; then what the coordinator proposes, if anything.
@@ -317,6 +264,48 @@ TEST(Agreement, what_links_showed_before_a_trial_names_no_nic_again) {
   links[2][1] = links[3][1] = 4000;
   report(2), report(3);
   EXPECT_TRUE(coordinator.due(engine));
+}
+
+// The members hear of a trial one after the other, and what they find meanwhile comes before, between and after that.
+TEST(Agreement, links_count_by_the_view_under_which_they_were_measured) {
+  const uint8_t engine = bit(Sequence::kEngine);
+  LinkCodes slow(4, kLinkUnknown), fast(4, kLinkUnknown);
+  slow[1] = 5000;
+  fast[1] = kNominal;
+  for (const bool late : {false, true}) {
+    Coordinator coordinator(4, {}, 1);
+    std::vector<Member> members(4, Member({}, 1));
+    std::vector<Coordinator::Outgoing> out;
+    const auto report = [&](size_t rank, const LinkCodes& links) {
+      return members[rank].report({kNominal, kNominal}, kAllSequences, links);
+    };
+    const auto arrives = [&](size_t rank, const AgreementMessage& message) {
+      std::vector<Coordinator::Outgoing> taken;
+      coordinator.on_message(int(rank), message, taken);
+    };
+    for (const size_t rank : {0, 2, 3}) arrives(rank, report(rank, slow));
+    coordinator.propose(engine, out);
+    deliver(coordinator, members, out, [](size_t, const View&) {});
+    arrives(0, report(0, fast));
+    ASSERT_TRUE(coordinator.due(engine));
+    coordinator.propose(engine, out);
+    std::vector<Coordinator::Outgoing> commits;
+    std::optional<Decision> decision;
+    for (const auto& [to, message] : out)
+      coordinator.on_message(to, *members[size_t(to)].on_message(message, {}, decision), commits);
+    ASSERT_EQ(commits.size(), 4u);
+    const AgreementMessage measured_before = report(3, slow);  // it has not heard of the commit
+    if (!late) arrives(3, measured_before);
+    std::vector<AgreementMessage> done;
+    for (const auto& [to, message] : commits) done.push_back(*members[size_t(to)].on_message(message, {}, decision));
+    if (late) arrives(3, measured_before);
+    arrives(2, report(2, slow));  // before rank 0 knows that it has heard of the commit
+    for (size_t rank = 0; rank < 4; ++rank) arrives(rank, done[rank]);
+    EXPECT_TRUE(coordinator.idle());
+    EXPECT_FALSE(coordinator.due(engine)) << "only rank 2 has found it slow since";
+    arrives(3, report(3, slow));
+    EXPECT_TRUE(coordinator.due(engine));
+  }
 }
 
 // A coordinator's group that does not decide for the tuner, or a rank that does not count its operations: the

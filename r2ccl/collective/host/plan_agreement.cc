@@ -20,6 +20,7 @@
 #include "r2ccl/collective/attribution.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
+#include "r2ccl/collective/report.h"
 #include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
@@ -78,8 +79,7 @@ class Driver final : public PlanAgreement {
         nics_(nics_told(ranks, settings_.nics)),
         gate_(healthy(ranks)),
         reported_(1 + nics_, kNominal),
-        links_now_(size_t(ranks) * nics_, kLinkUnknown),
-        reported_links_(links_now_),
+        own_links_(size_t(ranks) * nics_),
         newest_(healthy(ranks)),
         member_({}, nics_),
         coordinator_(ranks, {}, nics_),
@@ -285,10 +285,9 @@ class Driver final : public PlanAgreement {
     const std::vector<size_t> tried = links_tried(before, *newest_, size_t(rank_));
     if (tried.empty()) return;
     const std::lock_guard lock(links_mutex_);
-    for (const size_t link : tried) {
-      links_now_[link] = kLinkUnknown;
+    own_links_.forget(tried);
+    for (const size_t link : tried)
       if (!links_.empty()) links_[link] = kLinkUnknown;
-    }
     tried_.insert(tried_.end(), tried.begin(), tried.end());
     any_tried_ = true;
   }
@@ -309,18 +308,18 @@ class Driver final : public PlanAgreement {
     for (size_t i = 0; i < 1 + nics_; ++i) capacity.push_back(capacity_[i].load(std::memory_order_relaxed));
     if (links_changed_.exchange(false)) {
       const std::lock_guard lock(links_mutex_);
-      links_now_ = links_;
+      own_links_.set(links_);
     }
-    const uint64_t when = pacer_.due(capacity, reported_, now, links_differ(links_now_, reported_links_));
+    const uint64_t when = pacer_.due(capacity, reported_, now, own_links_.changed());
     const bool changed = now >= when;
     if (!changed && !tuner_changed_.exchange(false)) return when;
     if (changed) {
       tuner_changed_ = false;
       pacer_.done(now);
       reported_ = std::move(capacity);
-      reported_links_ = links_now_;
+      own_links_.tell();
     }
-    say(member_.report(reported_, counted(), reported_links_));
+    say(member_.report(reported_, counted(), own_links_.told()));
     return changed ? kNothing : when;
   }
 
@@ -385,7 +384,7 @@ class Driver final : public PlanAgreement {
 
   // The thread's own.
   NodeCodes reported_;
-  LinkCodes links_now_, reported_links_;
+  OwnLinks own_links_;
   ViewPointer newest_;
   Member member_;
   Coordinator coordinator_;  // rank 0's

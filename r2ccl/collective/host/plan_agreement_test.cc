@@ -280,6 +280,27 @@ TEST(PlanAgreement, a_nic_is_slow_by_the_links_of_two_ranks) {
   EXPECT_TRUE(std::any_of(g_lines.begin(), g_lines.end(), [&](const auto& line) { return line.find(words) != line.npos; }));
 }
 
+// Rank 0 has forgotten it, so the rank must not take it for known.
+TEST(PlanAgreement, a_link_that_a_trial_finds_as_slow_as_before_is_reported) {
+  PlanAgreement::Settings settings;
+  settings.nics = 2;
+  settings.settle = 100ms;  // the link is found slow before its rank reports that it knows nothing of it
+  Ranks ranks(3, settings);
+  ranks.join();
+  ranks.run();
+  for (const int rank : {0, 2}) ranks[rank].set_links(links_to(3, 1, kNominal, 5000));
+  ranks.wait_for({1, 0.75, 1});
+  ranks[0].set_links(links_to(3, 1, kNominal, kNominal));
+  for (const int rank : {0, 2})
+    while (ranks[rank].take_tried().empty()) std::this_thread::yield();
+  ranks[2].set_links(links_to(3, 1, kNominal, 5000));
+  ranks.wait_for({1, 1, 1});
+  ranks[0].set_links(links_to(3, 1, kNominal, 5000));
+  ranks.wait_for({1, 0.75, 1});
+  ranks.stop();
+  ranks.expect_same_views();
+}
+
 TEST(PlanAgreement, changes_below_three_percent_change_nothing) {
   Ranks ranks(2);
   ranks.join();

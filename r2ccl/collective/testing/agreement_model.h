@@ -1,140 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test support: a coordinator, its ranks and the messages between them, as states that an exploration walks
-// through. A Setting says what may happen (loss, repetition, death, a proposal given up) and which rule is off.
+// Test support: what a coordinator, its ranks and the messages between them may do next, for an exploration.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/collective/agreement.h"
+#include "r2ccl/collective/report.h"
+#include "r2ccl/collective/testing/agreement_inspector.h"
+#include "r2ccl/collective/testing/agreement_state.h"
 #include "r2ccl/tests/model/explorer.h"
 
 namespace r2ccl::collective {
 
-/// Canonical bytes of the state machines.
-struct AgreementInspector {
-  std::vector<uint8_t>& out;
-
-  void put(uint64_t value) { out.push_back(value == kNever ? 255 : uint8_t(value)); }
-  void put_code(CapacityCode code) {
-    out.push_back(uint8_t(without_reason(code) / 100 + (code == without_reason(code) ? 0 : 128)));
-  }
-  void put(const NodeCodes& codes) {
-    for (const CapacityCode code : codes) put_code(code);
-  }
-  void put(const AgreementMessage& message) {
-    put(uint64_t(message.type));
-    put(message.sequences);
-    put(message.epoch);
-    for (const uint64_t point : message.points) put(point);
-    put(message.capacities.size());
-    for (const CapacityCode code : message.capacities) put_code(code);
-  }
-  void put(const Admission& admission) {
-    put(admission.next_);
-    put(admission.hold_);
-    put(admission.views_.size());
-    for (const auto& from : admission.views_) {
-      put(from.number);
-      put(from.view->epoch);
-    }
-  }
-  void put(const Member& member) {
-    put(member.pending_);
-    put(member.ended_);
-    for (const uint64_t point : member.points_) put(point);
-    put(member.capacities_.size());
-    for (const CapacityCode code : member.capacities_) put_code(code);
-    put(member.report_taken_);
-    put(member.report_.epoch);
-    if (!member.report_taken_) put(member.report_);
-  }
-  void put(const Coordinator& coordinator) {
-    put(uint64_t(coordinator.phase_));
-    put(coordinator.epoch_);
-    put(coordinator.covered_);
-    put(coordinator.reported_);
-    for (const auto& rank : coordinator.ranks_) {
-      put(rank.report);
-      put(rank.told);
-      put(rank.links);
-      put(rank.codes);
-      put(rank.sequences);
-      put(uint64_t(rank.answered) | uint64_t(rank.took_decision) << 1);
-      for (const uint64_t point : rank.points) put(rank.answered ? point : 0);
-    }
-    for (const NodeCodes& of_nic : coordinator.named_) put(of_nic);
-    for (const NodeCodes& codes : coordinator.proposed_) put(codes);
-    for (const NodeCodes& codes : coordinator.view_) put(codes);
-    put(coordinator.decision_);
-  }
-};
-
 namespace agreement_model {
-
-using Type = AgreementMessage::Type;
-
-struct Setting {
-  int ranks = 2;
-  size_t nics = 0;  ///< with them a change is one of a NIC, and the node as a whole stays as it was
-  /// Changes are of links: those of node 1's only NIC become slow, one end after the other.
-  bool links = false;
-  int sequences = 1;
-  uint64_t operations = 3;  ///< of each sequence
-  uint64_t ahead = 0;
-  int changes = 2, losses = 0, copies = 0, aborts = 0, crashes = 0;
-  bool report_at_once = false;  ///< reports are neither lost nor late
-  bool in_order = false;        ///< messages between two ranks do not overtake each other
-  bool holds = true;            ///< false: operations begin whatever was promised
-  AgreementRules rules{};
-};
-
-struct Flight {
-  int from, to;  // one of them is the coordinator: to_coordinator says which end
-  bool to_coordinator;
-  AgreementMessage message;
-};
-
-struct State {
-  Coordinator coordinator;
-  std::vector<Member> members;
-  std::vector<std::array<Admission, kSequences>> admissions;
-  std::vector<Flight> flights;
-  std::vector<NodeCodes> capacities;
-  std::array<std::vector<int>, kSequences> view_of;  // epoch by operation; -1: nobody has begun it
-  int changes, losses, copies, aborts, crashes;
-  bool dead = false;  // rank 0
-  const char* violation = nullptr;
-  std::string step;
-};
-
-inline const char* name(Type type) {
-  switch (type) {
-    case Type::kReport:
-      return "report";
-    case Type::kReportTaken:
-      return "report taken";
-    case Type::kPropose:
-      return "propose";
-    case Type::kReady:
-      return "ready";
-    case Type::kCommit:
-      return "commit";
-    case Type::kAbort:
-      return "abort";
-    case Type::kDone:
-      return "done";
-  }
-  return "?";
-}
-
-inline std::string words_of(const Flight& flight) {
-  return std::string(name(flight.message.type)) + " " + std::to_string(flight.message.epoch) +
-         (flight.to_coordinator ? " of rank " + std::to_string(flight.from)
-                                : " to rank " + std::to_string(flight.to));
-}
 
 class Model {
  public:
@@ -151,6 +33,8 @@ class Model {
                 {},
                 {},
                 {},
+                {},
+                {},
                 s_.changes,
                 s_.losses,
                 s_.copies,
@@ -160,8 +44,11 @@ class Model {
       state.members.emplace_back(s_.rules, s_.nics);
       state.admissions.push_back({Admission(healthy), Admission(healthy)});
       state.capacities.push_back(NodeCodes(1 + s_.nics, kNominal));
+      state.links.emplace_back(size_t(s_.ranks) * s_.nics);
+      state.taken.push_back(*healthy);
     }
     for (auto& views : state.view_of) views.assign(s_.operations, -1);
+    if (s_.trial) know_slow_nic(state);
     return state;
   }
 
@@ -170,6 +57,8 @@ class Model {
       for (int sequence = 0; sequence < s_.sequences; ++sequence) begin(state, rank, sequence, next);
     for (size_t i = 0; i < state.flights.size(); ++i)
       if (!s_.in_order || first_of_its_way(state, i)) deliver(state, i, false, next);
+    for (int rank = state.dead ? 1 : 0; rank < s_.ranks; ++rank)
+      if (state.links[size_t(rank)].changed()) report_links(state, rank, next);
     if (!state.dead && state.coordinator.due(kAllSequences)) propose(state, next);
     if (!state.dead && state.flights.empty()) repeat(state, next);
     const size_t own = next.size();
@@ -215,6 +104,8 @@ class Model {
       put.put(state.members[size_t(rank)]);
       for (int i = 0; i < s_.sequences; ++i) put.put(state.admissions[size_t(rank)][size_t(i)]);
       put.put(state.capacities[size_t(rank)]);
+      put.put(state.links[size_t(rank)]);
+      for (const double nic : state.taken[size_t(rank)].nics) put.put_code(code_of(nic));
     }
     for (int i = 0; i < s_.sequences; ++i)
       for (const int epoch : state.view_of[size_t(i)]) put.put(uint64_t(epoch + 1));
@@ -237,6 +128,10 @@ class Model {
 
   const char* at_end(const State& state) const {
     if (!state.flights.empty()) return nullptr;
+    for (int rank = 0; rank < s_.ranks && !state.dead; ++rank)
+      if (AgreementInspector::differ(state.coordinator, rank, state.links[size_t(rank)]))
+        return "rank 0 does not know of the links what their rank does";
+    const std::vector<NodeCodes> capacities = capacities_now(state);
     for (int rank = state.dead ? 1 : 0; rank < s_.ranks; ++rank) {
       const Member& member = state.members[size_t(rank)];
       for (int i = 0; i < s_.sequences; ++i) {
@@ -247,7 +142,7 @@ class Model {
         if (admission.next() < s_.operations) return "a hold that does not end";
         const ViewPointer& newest = admission.newest();
         for (int node = 0; node < s_.ranks; ++node) {
-          if (codes_in(*newest, node) != state.capacities[size_t(node)])
+          if (codes_in(*newest, node) != capacities[size_t(node)])
             return "not everybody has the newest capacities";
         }
       }
@@ -325,6 +220,10 @@ class Model {
     if (decision)
       for (int i = 0; i < s_.sequences; ++i)
         admissions[size_t(i)].resume(decision->from[size_t(i)], decision->view);
+    if (decision && decision->view) {
+      const View before = std::exchange(state.taken[size_t(rank)], *decision->view);
+      state.links[size_t(rank)].forget(links_tried(before, *decision->view, size_t(rank)));
+    }
     if (answer) answer_to(state, rank, *answer);
   }
 
@@ -362,7 +261,7 @@ class Model {
   void change(const State& state, std::vector<State>& next) const {
     State after = state;
     const int number = s_.changes - after.changes--;
-    if (s_.links) return slow_link(std::move(after), number, next);
+    if (s_.links || s_.trial) return change_link(std::move(after), number, next);
     const int rank = number % 2 == 0 ? s_.ranks - 1 : 0;
     const CapacityCode code = number == 0 ? 5000 : number == 1 ? 7500 : kNominal;
     NodeCodes& codes = after.capacities[size_t(rank)];
@@ -372,14 +271,68 @@ class Model {
     next.push_back(std::move(after));
   }
 
-  /// Rank 0 finds its link to rank 1 slow, then rank 1 that to rank 2: NIC 1 carries half.
-  void slow_link(State after, int rank, std::vector<State>& next) const {
-    LinkCodes links(size_t(s_.ranks), 0);
-    links[size_t(rank + 1)] = 5000;
-    if (rank == 1) after.capacities[1] = {5000, 5000};
-    after.step = "rank " + std::to_string(rank) + " has a slow link";
-    tell(after, rank, after.members[size_t(rank)].report({kNominal, kNominal}, kAllSequences, links));
+  /// A rank finds that its link to another one has another rate.
+  struct Found {
+    int rank, peer;
+    CapacityCode link;
+  };
+  static constexpr std::array<Found, 2> kSlowNic{{{0, 1, 5000}, {1, 2, 5000}}};  // in a ring: the NIC of rank 1
+  static constexpr std::array<Found, 3> kTrial{{{0, 1, kNominal}, {2, 1, 5000}, {0, 1, 5000}}};
+
+  void change_link(State after, int number, std::vector<State>& next) const {
+    const Found& found = s_.trial ? kTrial[size_t(number)] : kSlowNic[size_t(number)];
+    find(after, found);
+    after.step = "rank " + std::to_string(found.rank) + " finds its link to rank " + std::to_string(found.peer) +
+                 (found.link == kNominal ? " fast" : " slow");
     next.push_back(std::move(after));
+  }
+  void find(State& state, const Found& found) const {
+    LinkCodes links(size_t(s_.ranks), kLinkUnknown);  // one NIC each
+    links[size_t(found.peer)] = found.link;
+    state.links[size_t(found.rank)].set(links);
+  }
+
+  void report_links(const State& state, int rank, std::vector<State>& next) const {
+    State after = state;
+    after.step = "rank " + std::to_string(rank) + " reports its links";
+    const NodeCodes& codes = after.capacities[size_t(rank)];
+    tell(after, rank, after.members[size_t(rank)].report(codes, kAllSequences, after.links[size_t(rank)].tell()));
+    next.push_back(std::move(after));
+  }
+
+  /// Without anything else that may happen.
+  void know_slow_nic(State& state) const {
+    for (const int rank : {0, 2}) {
+      find(state, {rank, 1, 5000});
+      answer_to(state, rank, state.members[size_t(rank)].report(NodeCodes(2, kNominal), kAllSequences, state.links[size_t(rank)].tell()));
+    }
+    std::vector<State> next;
+    for (bool proposed = false; !state.flights.empty() || !proposed; next.clear()) {
+      if (state.flights.empty()) {
+        propose(state, next);
+        proposed = true;
+      } else {
+        deliver(state, 0, false, next);
+      }
+      state = next.back();
+    }
+  }
+
+  /// What all of them together show, whatever was known before.
+  std::vector<NodeCodes> capacities_now(const State& state) const {
+    if (!s_.links && !s_.trial) return state.capacities;
+    Coordinator fresh(s_.ranks, {}, s_.nics);
+    std::vector<NodeCodes> codes;
+    for (int rank = 0; rank < s_.ranks; ++rank) {
+      OwnLinks links = state.links[size_t(rank)];
+      std::vector<Coordinator::Outgoing> taken;
+      fresh.on_message(rank, Member({}, s_.nics).report(state.capacities[size_t(rank)], kAllSequences, links.tell()), taken);
+    }
+    for (int rank = 0; rank < s_.ranks; ++rank) {
+      codes.push_back(AgreementInspector::codes(fresh, rank));
+      for (CapacityCode& code : codes.back()) code = without_reason(code);
+    }
+    return codes;
   }
 
   void tell(State& after, int rank, const AgreementMessage& report) const {
