@@ -268,7 +268,7 @@ figures() {
 if [[ $list == no ]]; then
   mkdir -p "$out/logs" "$out/reference" || exit 70
   exec 8>"$out/lock"
-  flock -n 8 || { printf 'reproduce.sh: another reproduce.sh writes to %s\n' "$out" >&2; exit 70; }
+  flock -w 1 8 || { printf 'reproduce.sh: another reproduce.sh writes to %s\n' "$out" >&2; exit 70; }
   left=$(sed -n 's/.*"fabric": "\([a-z]*\)".*/\1/p' "$out/steps.jsonl" 2>/dev/null | sort -u | tr '\n' ' ')
   [[ -z $left || $left == "${fabric:-vhca} " ]] || usage "$out has results of the fabric ${left% }; take another --out"
 fi

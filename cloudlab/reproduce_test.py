@@ -3,6 +3,7 @@
 """reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
 skipped and why."""
 import csv
+import glob
 import json
 import os
 import signal
@@ -32,6 +33,17 @@ if [[ $scenario == "$SLEEPS" ]]; then sleep 60; fi
 if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else echo "no such NIC"; fi
 exit "$status"
 """
+
+
+def who_has_open(path):
+    found = set()
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == os.path.realpath(path):
+                found.add(int(link.split("/")[2]))
+        except OSError:  # it has ended
+            pass
+    return found
 
 
 class ReproduceTest(unittest.TestCase):
@@ -240,7 +252,7 @@ class ReproduceTest(unittest.TestCase):
         made = subprocess.run([autorun, "3", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)
         self.assertEqual(made.returncode, 0, made.stderr)
         with open(self.calls + ".ssh", encoding="utf-8") as file:
-            self.assertEqual([line.split()[-4] for line in file], ["node1"] * 3 + ["node2"])
+            self.assertEqual([line.split()[-4] for line in file], ["node1", "node2"] * 2)
         deadline = time.monotonic() + 60
         while ["plot", "--all"] not in [call[:2] for call in self.called()]:
             self.assertLess(time.monotonic(), deadline)
@@ -278,6 +290,34 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual(made.returncode, 1)
         self.assertIn("node1 is not ready", made.stderr)
         self.assertIn("Permission denied", made.stderr)
+        self.assertEqual(made.stderr.splitlines()[-1], f"autorun.sh: when all are: sudo {autorun} 2 vhca nic_down")
+        self.tool("ssh", "#!/bin/sh\n[ $5 = test ] || shift\nexit $([ $6 = node3 ] && echo 0 || echo 1)\n")
+        made = subprocess.run([autorun, "5", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)
+        self.assertEqual([line.split()[1] for line in made.stderr.splitlines()], ["node1", "node2", "node4", "when"], made.stderr)
+        self.assertIn(f"node1 is not ready after 0 s: its set-up has not ended, or lacks something (node1: sudo {HERE}/setup.sh --status)", made.stderr)
+
+    def test_autorun_begins_once(self):
+        root = os.path.join(self.folder, "root")
+        self.out = os.path.join(root, "var/lib/r2ccl-node/paper")
+        os.makedirs(self.out)
+        words = [os.path.join(HERE, "autorun.sh"), "1", "vhca", "nic_down"]
+        environment = self.environment(R2CCL_SETUP_ROOT=root, R2CCL_AUTORUN_STEPS="--only nic_down", SLEEPS="nic_down")
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        self.assertIn("reproduce.sh runs: tail -f", made.stdout)
+        deadline = time.monotonic() + 60
+        while not self.called():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        self.assertEqual((made.returncode, made.stdout), (0, f"reproduce.sh runs already, with results in {self.out}\n"), made.stderr)
+        for pid in who_has_open(os.path.join(self.out, "lock")):
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(len([call for call in self.called() if call[0] == "run"]), 1)
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=dict(environment, SLEEPS=""))
+        self.assertIn("reproduce.sh runs: tail -f", made.stdout)
+        while ["plot", "--all"] not in [call[:2] for call in self.called()]:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 repository=$(dirname -- "$here")
 root=${R2CCL_SETUP_ROOT:-}  # tests: where /etc, /var and /sys lie
 state=$root/var/lib/r2ccl-node
+ready=$root/run/r2ccl-node/ready  # gone after a reboot, until all is set again
 unit=r2ccl-node.service
 
 type=unknown node=0 nodes=1 rails=0 rate=0 fabric=vhca scenario=paper autorun=0 skip='' mode=all
@@ -39,9 +40,9 @@ lacks() { unready=$((unready + 1)); lacks_beside "$@"; }
 lacks_beside() { missing=$((missing + 1)); record "missing  $1: $2"; }  # the scenarios run without it
 
 finish() {
-  mkdir -p "$state"
+  mkdir -p "$state" "${ready%/*}"
   printf '%s' "$report" >"$state/report"
-  if ((unready == 0)); then date -u +%Y-%m-%dT%H:%M:%SZ >"$state/ready"; else rm -f "$state/ready"; fi
+  if ((unready == 0)); then date -u +%Y-%m-%dT%H:%M:%SZ >"$ready"; else rm -f "$ready"; fi
   say "$((missing)) missing, $(grep -c '^changed' <<<"$report" || true) changed"
 }
 

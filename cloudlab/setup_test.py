@@ -99,7 +99,7 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(self.lines(second, "changed"), [])
         self.assertEqual(len(self.lines(second, "ok")), len(self.lines(first, "ok")) + len(changed), second)
         self.assertIn("rail 1: port1, 10.10.1.2/24, MTU 1500", self.lines(second, "ok"))
-        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "run/r2ccl-node/ready")))
         self.assertTrue(os.path.islink(os.path.join(self.machine.root, "etc/systemd/system/multi-user.target.wants/r2ccl-node.service")))
 
     def test_what_a_reboot_forgets_comes_back_from_the_parameters_of_the_first_time(self):
@@ -163,7 +163,7 @@ class SetupTest(unittest.TestCase):
         self.assertIn("modprobe ib_uverbs", missing)
         self.assertEqual(made.stdout.splitlines()[-1], "1")
         self.assertEqual(self.lines(status, "missing"), self.lines(first, "missing"))
-        self.assertFalse(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertFalse(os.path.exists(os.path.join(self.machine.root, "run/r2ccl-node/ready")))
 
     def test_a_bluefields_mode_is_told_and_its_absence_on_an_r7525(self):
         made = self.machine.in_namespace('"$SETUP" --type r7525 %s --fabric verbs' % WORDS)
@@ -186,7 +186,7 @@ class SetupTest(unittest.TestCase):
         self.assertIn("driver of the GPUs: modprobe nvidia, or reboot", missing[0])
         self.assertIn("NVIDIA-SMI has failed", missing[0])
         self.assertEqual((made.stdout.splitlines()[-2:]), ["1", "1"])
-        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "run/r2ccl-node/ready")))
         self.assertRegex("\n".join(self.lines(made.stdout, "note")),
                          r"PyTorch is missing; .*: python3 -m venv (\S+)/build/torch && \1/build/torch/bin/pip install torch")
         os.remove(os.path.join(self.machine.tools, "nvidia-smi"))
