@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
-skipped and why."""
+skipped and why. R2CCL_TORCH: a virtual environment with PyTorch, with which the step exec_torchrun is run by the
+real r2bench as far as it goes without a GPU."""
 import csv
 import glob
 import json
@@ -30,7 +31,7 @@ for word in "$@"; do
 done
 ((${#hosts[@]} <= nodes)) || { echo "--hosts names ${#hosts[@]} hosts, but a scenario has $nodes nodes"; exit 64; }
 if [[ $scenario == "$SLEEPS" ]]; then sleep 60; fi
-if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else echo "no such NIC"; fi
+if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else printf '%0300d\nno such NIC\n' 0; fi
 exit "$status"
 """
 
@@ -121,7 +122,7 @@ class ReproduceTest(unittest.TestCase):
         self.reproduce("--only", "nic_*", STATUS_nic_flap="1")
         made = self.reproduce("--only", "nic_*")
         self.assertEqual(made.returncode, 1, made.stdout)  # the verdict of then still stands
-        self.assertIn("nic_flap: fail", made.stdout)
+        self.assertIn(f"nic_flap: fail ({self.out}/logs/nic_flap.log)\n", made.stdout)
         self.assertEqual([call[:2] for call in self.called()], [["plot", "--all"]])
         made = self.reproduce("--only", "nic_*", "--again")
         self.assertEqual((made.returncode, [call[1] for call in self.called()]), (0, ["nic_down", "nic_flap", "--all"]))
@@ -129,7 +130,7 @@ class ReproduceTest(unittest.TestCase):
     def test_what_could_not_run_says_why_and_is_tried_again(self):
         made = self.reproduce("--only", "nic_*", STATUS_nic_flap="64")
         self.assertEqual(made.returncode, 2, made.stdout)
-        self.assertIn("could not run: no such NIC", made.stdout)
+        self.assertIn(f"could not run: no such NIC ({self.out}/logs/nic_flap.log)\n", made.stdout)
         self.assertIn(("nic_flap", 64), self.steps())
         self.assertFalse(os.path.exists(os.path.join(self.out, "reference/nic_flap")))
         made = self.reproduce("--only", "nic_*")
@@ -202,6 +203,18 @@ class ReproduceTest(unittest.TestCase):
         self.assertTrue(os.path.exists(os.path.join(self.folder, "paper/reference/exec_torchrun/result.json")))
         with open(self.calls + ".places", encoding="utf-8") as file:
             self.assertIn("exec_torchrun " + os.path.realpath(os.path.join(HERE, "..")) + "\n", file.readlines())
+
+    @unittest.skipUnless(os.environ.get("R2CCL_TORCH"), "R2CCL_TORCH is not set")
+    def test_the_real_pytorch_says_that_it_finds_no_gpu(self):
+        self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
+        self.tool("nvidia-cuda-mps-control", "#!/bin/sh\n[ \"$1\" = -d ] || cat >/dev/null\n")
+        made = self.reproduce("--only", "exec_torchrun", R2BENCH=os.path.join(HERE, "../build/release/bin/r2bench"))
+        with open(os.path.join(self.out, "reference/exec_torchrun/result.json"), encoding="utf-8") as file:
+            runs = json.load(file)["runs"]
+        if any(run["outcome"] != "ok" for run in runs):  # no GPU here
+            self.assertIn(f"exec_torchrun: unknown ({self.out}/logs/exec_torchrun.log)\n", made.stdout)
+            for run in runs:
+                self.assertRegex(run["error"], "ended with exit code 1; its last exception: RuntimeError: PyTorch .* finds no GPU")
 
     def test_what_a_step_needs_and_the_machine_lacks_is_said(self):
         words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]
