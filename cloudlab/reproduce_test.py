@@ -214,7 +214,7 @@ class ReproduceTest(unittest.TestCase):
         if any(run["outcome"] != "ok" for run in runs):  # no GPU here
             self.assertIn(f"exec_torchrun: unknown ({self.out}/logs/exec_torchrun.log)\n", made.stdout)
             for run in runs:
-                self.assertRegex(run["error"], "ended with exit code 1; its last exception: RuntimeError: PyTorch .* finds no GPU")
+                self.assertRegex(run["error"], "ended with exit code 1; its last error: RuntimeError: PyTorch .* finds no GPU")
 
     def test_what_a_step_needs_and_the_machine_lacks_is_said(self):
         words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]

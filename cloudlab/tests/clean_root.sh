@@ -113,7 +113,7 @@ if [[ $fabric != vhca ]]; then
     kernel=("linux-image-$release" "linux-modules-extra-$release")
   fi
   init=()
-  [[ $fabric == rxe ]] || init=(systemd-sysv udev dbus)
+  [[ $fabric == rxe ]] || init=(systemd-sysv udev dbus initramfs-tools)
   inside env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${kernel[@]}" openssh-server "${init[@]}" >>"$folder/kernel.log" 2>&1 ||
     { tail -n 5 "$folder/kernel.log"; fail 'the kernel cannot be installed'; }
 

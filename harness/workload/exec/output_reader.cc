@@ -22,7 +22,9 @@ std::optional<std::regex> expression(const std::string& text) {
 
 /// The last line of a traceback of Python, "NAME.SomeError: TEXT", which torchrun puts behind "[rank0]: "; ""
 /// if the line is another one.
-std::string exception_in(const std::string& line) {
+std::string error_in(const std::string& line) {
+  for (const char* failure : {": Test CUDA failure ", ": Test NCCL failure "})
+    if (line.find(failure) != std::string::npos) return line;
   const size_t after_rank = line.starts_with("[rank") ? line.find("]: ") : std::string::npos;
   const std::string text = after_rank == std::string::npos ? line : line.substr(after_rank + 3);
   const size_t colon = text.find(": ");
@@ -47,7 +49,7 @@ OutputReader::Found OutputReader::read(const std::string& whole) {
   const std::string line = whole.substr(0, kLongestSearched);
   if (std::ranges::any_of(line, [](unsigned char c) { return std::isalnum(c) || c >= 0x80; }))
     last_line_ = line;
-  if (std::string exception = exception_in(line); !exception.empty()) last_exception_ = std::move(exception);
+  if (std::string error = error_in(line); !error.empty()) last_error_ = std::move(error);
   Found found;
   if (nccl_tests_) {
     const auto row = table_.read(line);
@@ -71,7 +73,7 @@ OutputReader::Found OutputReader::read(const std::string& whole) {
 }
 
 std::string OutputReader::last_words() const {
-  if (!last_exception_.empty()) return "its last exception: " + last_exception_;
+  if (!last_error_.empty()) return "its last error: " + last_error_;
   return last_line_.empty() ? "" : "its last line: " + last_line_;
 }
 

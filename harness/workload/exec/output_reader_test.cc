@@ -43,10 +43,14 @@ TEST(OutputReader, the_last_words_are_an_exception_rather_than_the_frame_that_to
         "  traceback : To enable traceback see: https://pytorch.org", "Error count is 3: bad",
         "============================================================"})
     reader.read(line);
-  EXPECT_EQ(reader.last_words(), "its last exception: RuntimeError: PyTorch finds no GPU");
+  EXPECT_EQ(reader.last_words(), "its last error: RuntimeError: PyTorch finds no GPU");
   reader.read("torch.distributed.DistBackendError: NCCL error in: a.cpp:94");
   EXPECT_EQ(reader.last_words(),
-            "its last exception: torch.distributed.DistBackendError: NCCL error in: a.cpp:94");
+            "its last error: torch.distributed.DistBackendError: NCCL error in: a.cpp:94");
+  reader.read("h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected'");
+  reader.read(" .. h pid 7: Test failure common.cu:886");
+  EXPECT_EQ(reader.last_words(),
+            "its last error: h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected'");
 }
 
 TEST(OutputReader, rows_of_nccl_tests_are_operations_and_their_wrong_elements_count) {
