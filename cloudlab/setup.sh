@@ -63,6 +63,19 @@ skipped() { [[ ,$skip, == *,$1,* ]]; }
 # Tools that list and test NICs; the launcher does not install them.
 tools=(rdma-core ibverbs-utils ibverbs-providers perftest iproute2 ethtool pciutils mstflint python3)
 
+finish_packages() {  # a reboot in the middle of an installation leaves what apt-get refuses to go on with
+  local until=$((SECONDS + 600))
+  compgen -G "$root/var/lib/dpkg/updates/[0-9]*" >/dev/null || return 0  # apt-get's own sign of it
+  until env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >"$state/packages.log" 2>&1; do
+    if ! grep -q 'lock' "$state/packages.log" || ((SECONDS >= until)); then  # or it is another process that is at it
+      lacks packages "dpkg --configure -a (what it said: $state/packages.log)"
+      return
+    fi
+    sleep "${R2CCL_WAIT_STEP:-5}"
+  done
+  changed 'packages: dpkg --configure -a, after an interruption'
+}
+
 install_tools() {
   local absent
   ((nodes < 2)) || tools+=(openmpi-bin openssh-client)
@@ -187,7 +200,7 @@ fi
 
 if [[ $mode == all ]]; then
   for key in "${keys[@]}"; do printf '%s=%s\n' "$key" "${!key}"; done | put /var/lib/r2ccl-node/parameters
-  skipped packages || install_tools
+  skipped packages || { finish_packages; install_tools; }
   skipped build || build
   limits
   skipped unit || install_unit

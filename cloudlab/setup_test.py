@@ -21,6 +21,9 @@ TOOLS = {
     "mstconfig": 'echo "   INTERNAL_CPU_MODEL  EMBEDDED_CPU(1)"; echo "   INTERNAL_CPU_OFFLOAD_ENGINE  ${OFFLOAD:-ENABLED(0)}"',
     "rdma": 'f=$FAKES/links; case $2 in add) echo "link $3/1 state ACTIVE netdev $7 " >>"$f" ;; *) cat "$f" 2>/dev/null ;; esac',
     "systemctl": ":",
+    "dpkg": '[ "$*" = "--configure -a" ] || exit 2; [ ! -e "$FAKES/locked" ] || { rm "$FAKES/locked"; echo "dpkg: error: dpkg frontend lock was locked by another process"; exit 2; }; rm -f "$R2CCL_SETUP_ROOT"/var/lib/dpkg/updates/[0-9]*',
+    "dpkg-query": 'shift 2>/dev/null; for p in "$@"; do echo "$p installed"; done',
+    "apt-get": 'echo "$*" >>"$FAKES/apt"; ! ls "$R2CCL_SETUP_ROOT"/var/lib/dpkg/updates/[0-9]* 2>/dev/null',
     "nvidia-smi": '[ -z "$NO_DRIVER" ] || { echo "NVIDIA-SMI has failed"; exit 9; }; echo "GPU 0: A"',
 }
 
@@ -135,6 +138,19 @@ class SetupTest(unittest.TestCase):
             self.assertEqual(made.returncode, 64, made.stdout + made.stderr)
             self.assertIn(text, made.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/parameters")))
+
+    def test_an_installation_that_a_reboot_has_cut_off_is_finished(self):
+        words = "--skip build --node 0 --nodes 1 --fabric vhca"
+        for number in range(3):
+            self.machine.write(f"var/lib/dpkg/updates/000{number}", "")
+        self.machine.write("../fakes/locked", "")  # first somebody else is at it
+        made = self.machine.in_namespace('"$SETUP" %s && "$SETUP" %s' % (words, words), R2CCL_WAIT_STEP="0.1")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.assertEqual([line for line in self.lines(made.stdout, "changed") if "dpkg" in line], ["packages: dpkg --configure -a, after an interruption"])
+        self.machine.write("var/lib/dpkg/updates/0001", "")
+        made = self.machine.in_namespace('"$SETUP" %s' % words, FAIL_dpkg="1")
+        self.assertEqual(made.returncode, 1, made.stdout + made.stderr)
+        self.assertTrue(self.lines(made.stdout, "missing")[0].startswith("packages: dpkg --configure -a ("), made.stdout)
 
     def test_the_units_command_is_there(self):
         self.machine.in_namespace('"$SETUP" %s' % WORDS)

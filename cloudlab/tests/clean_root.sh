@@ -103,6 +103,15 @@ fi
 
 inside() { chroot "$root" env -i HOME=/root CCACHE_DIR=/var/cache/ccache PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 there_setup="$there"/cloudlab/setup.sh
+cut_off() {  # SET-UP…: as by a reboot while it installs packages
+  local log="$root/var/log/dpkg.log" before process whole
+  before=$(wc -l <"$log") whole=$(realpath "$root")
+  inside "$@" >/dev/null 2>&1 &
+  until tail -n "+$((before + 1))" "$log" | grep -q ' status half-installed '; do kill -0 $! || fail 'set-up installs nothing'; sleep 0.02; done
+  for process in /proc/[0-9]*; do [[ $(readlink "$process/root") != "$whole" ]] || kill -KILL "${process#/proc/}" || true; done
+  wait $! || true
+  compgen -G "$root/var/lib/dpkg/updates/[0-9]*" >/dev/null || fail 'dpkg was not interrupted'
+}
 if [[ $fabric != vhca ]]; then
   # What CloudLab's image has besides: its kernel with modules, sshd, and an init.
   inside apt-get update >"$folder/kernel.log" 2>&1 || skip 'apt-get update fails in the new root'
@@ -119,6 +128,7 @@ if [[ $fabric != vhca ]]; then
 
   printf '=== set-up on a clean %s, where the kernel has no RDMA\n' "$suite"
   setup=("$there_setup" --node 0 --nodes 2 --rails 4 --fabric rxe --scenario nic_down)
+  [[ $fabric == rxe ]] || cut_off "${setup[@]}"
   status=0
   inside "${setup[@]}" >"$folder/first.txt" || status=$?
   cat "$folder/first.txt"
@@ -128,6 +138,7 @@ if [[ $fabric != vhca ]]; then
   [[ ! -e $root/run/r2ccl-node/ready ]] || fail 'set-up says that the node is ready'
   rm -r "$root/var/lib/r2ccl-node"  # the nodes begin with what is installed
   if [[ $fabric == reboots ]]; then
+    grep -qx 'changed  packages: dpkg --configure -a, after an interruption' "$folder/first.txt" || fail 'set-up did not finish what was cut off'
     rm "$root"/etc/systemd/system/{,multi-user.target.wants/}r2ccl-node.service
     "$(dirname -- "$(readlink -f -- "$0")")/reboots.py" "$root" "$there" "$folder" || fail 'the machine that reboots'
     printf 'passed: %s set up by systemd after each reboot, and autorun once\n' "$suite"
