@@ -96,7 +96,9 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
         first, second = made.stdout.split("====\n")
         changed = self.lines(first, "changed")
-        for expected in ("/etc/sysctl.d/90-r2ccl.conf", "/etc/security/limits.d/90-r2ccl.conf", "module ib_uverbs loaded", "rail 0: 25Gbit in each traffic class",
+        self.assertEqual(self.machine.read("etc/sysctl.d/91-r2ccl-rails.conf").splitlines(),
+                         [f"-net/ipv4/conf/port{rail}/{setting}" for setting in ("arp_ignore=1", "arp_announce=2", "rp_filter=0") for rail in (0, 1)])
+        for expected in ("/etc/sysctl.d/90-r2ccl.conf", "/etc/sysctl.d/91-r2ccl-rails.conf", "/etc/security/limits.d/90-r2ccl.conf", "module ib_uverbs loaded", "rail 0: 25Gbit in each traffic class",
                          "rail 1: 25Gbit in each traffic class", "ACS switched off on 1 of 1 bridges", "/etc/systemd/system/r2ccl-node.service"):
             self.assertIn(expected, changed)
         self.assertEqual(self.lines(second, "changed"), [])

@@ -67,12 +67,14 @@ first_boot() {
 
 settings() {  # of two rails with soft RoCE, all lost in a reboot
   local rail interface
+  udevadm settle  # it applies sysctl's files to each interface, sooner or later
   for rail in 0 1; do
     interface=$(ip -o -4 addr show | awk -v want="10.10.$rail.1/24" '$4 == want {print $2}')
     [[ -n $interface && $(tr -d : <"/sys/class/net/$interface/address") == $(awk -v want="10.10.$rail.1" '$2 == want {print $3}' /var/emulab/boot/ifmap) ]] ||
       { ip addr; fail "rail $rail has not its address on its port"; }
     rdma link show | grep -q "state ACTIVE .*netdev $interface\b" || { rdma link show; fail "rail $rail has no active soft RoCE"; }
-    [[ $(cat "/proc/sys/net/ipv4/conf/$interface/"{arp_ignore,arp_announce,rp_filter} | tr '\n' ' ') == '1 2 0 ' ]] || fail "rail $rail has not its ARP settings"
+    [[ $(cat "/proc/sys/net/ipv4/conf/$interface/"{arp_ignore,arp_announce,rp_filter} | tr '\n' ' ') == '1 2 0 ' ]] ||
+      { head "/proc/sys/net/ipv4/conf/$interface/"{arp_ignore,arp_announce,rp_filter}; fail "rail $rail has not its ARP settings"; }
   done
   [[ $(cat /proc/sys/net/ipv4/conf/{all,default}/{arp_ignore,arp_announce,rp_filter} | tr '\n' ' ') == '1 2 0 1 2 0 ' ]] || fail 'the ARP settings of all interfaces are missing'
   [[ -d /sys/module/ib_uverbs && -d /sys/module/rdma_rxe ]] || fail 'a module is missing'
