@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "harness/hosts/tests"), str(HERE)]
 import paper_result  # noqa: E402
+import recorder  # noqa: E402
 from namespaces import Hosts, die_with_parent, fail, need, skip, wait_for  # noqa: E402
 
 CLOUDLAB = HERE.parent
@@ -54,6 +56,11 @@ class Nodes(Hosts):
     def __init__(self, sshd):
         super().__init__(NODES, name="node")
         self.sshd, self.daemons = sshd, {}
+
+    def __exit__(self, *_):
+        for pid in self.processes():  # reproduce.sh outlives autorun.sh
+            os.kill(pid, signal.SIGKILL)
+        super().__exit__()
 
     def make(self):
         super().make()
@@ -184,6 +191,7 @@ def look_at_the_results(paper, said):
             places = [(host["name"], host["first_node"], host["nodes"]) for host in run["hosts"]["list"]]
             if places != hosts or len(run["ranks"]) != NODES:
                 fail(f"{name}: {len(run['ranks'])} ranks on {places}")
+    recorder.begin("emulated", f"{NODES} namespaces", "mpi", "nic_down")
     paper_result.look_at_nic_down(paper, "vhca", "emulated", hosts)
 
 
