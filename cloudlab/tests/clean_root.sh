@@ -94,7 +94,7 @@ mkdir -p "$root$there"
 CLEAN_ROOT_NAME="clean $(. "$root/etc/os-release"; printf '%s %s' "${NAME%% *}" "$VERSION_ID")"  # as which the result is recorded
 export CLEAN_ROOT_NAME
 git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar -C "$root$there" -xf -
-[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || { mkdir -p "$root$there/build"; cp -a "$repository/build/release" "$root$there/build/"; }
+[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || tar -C "$repository" --exclude='build/release/clean-*' -cf - build/release | tar -C "$root$there" -xf -  # FOLDER may be one of those
 
 if [[ -n ${CLEAN_ROOT_TESTS:-} ]]; then
   mkdir -p "$folder/ccache" "$root/var/cache/ccache"
