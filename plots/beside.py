@@ -13,7 +13,8 @@ import sys
 import inputs
 import style
 import tables
-from number_tables import COST_BOUNDS, median_between
+from numbers_of.beside import COST_BOUNDS
+from numbers_of.words import median_between
 
 NAME = "beside"
 COMMAND = "harness/workload/nccl/head_to_head.py --table beside; plots/collect.py head_to_head beside FILE"

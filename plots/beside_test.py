@@ -10,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import beside  # noqa: E402
 import inputs  # noqa: E402
-import number_tables  # noqa: E402
+from numbers_of.beside import within_bound  # noqa: E402
 import style  # noqa: E402
 import tables  # noqa: E402
 
@@ -66,7 +66,7 @@ class Beside(unittest.TestCase):
     def test_what_an_interval_says_of_its_bound(self):
         for size, between, said in ((8, (0.99, 1.03), "met"), (8, (1.031, 1.2), "missed"), (8, (1.0, 1.04), "undecided"), (64 * 1024, (1.0, 1.02), "met"),
                                     (1 << 20, (1.0, 1.02), "undecided"), (1 << 20, (1.0, 1.01), "met"), (1 << 30, (1.02, 1.03), "missed"), (8, None, "–"), (256 * 1024, (1, 1), "–")):
-            self.assertEqual(number_tables.within_bound(size, between), said, (size, between))
+            self.assertEqual(within_bound(size, between), said, (size, between))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ class Mode3:
                 if points:
                     axes.plot([x for x, _ in points], [y for _, y in points], color=colour, marker=marker, markersize=3.5, label=label, gid=f"data:{lost}:{name}")
             bound = table["bounds"][lost]
-            axes.plot([x for x, _ in bound], [y for _, y in bound], color=style.INK, linestyle="--", linewidth=0.8, label="lower bound", gid=f"data:{lost}:bound")
+            axes.plot([x for x, _ in bound], [y for _, y in bound], color=style.INK, linestyle="--", linewidth=0.8, label="at the lower bound of time", gid=f"data:{lost}:bound")
             axes.set_xscale("log", base=2)
             sizes = [x for x, _ in bound]
             axes.xaxis.set_major_locator(style.ticker.FixedLocator(sizes[::max(1, -(-len(sizes) // 4))]))

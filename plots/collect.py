@@ -136,7 +136,8 @@ def machine(cpu, kernel):
 
 
 def of_runs(paths):
-    """{"runs": rows, "faults": rows}, origin: of all result.json files below the folders."""
+    """{"runs": rows, "faults": rows}, origin: of all result.json files below the folders. The origin's "differs": what they do not agree on, and
+    the command line has to say for all of them."""
     found = []
     for path in paths:
         if os.path.isdir(path):
@@ -153,11 +154,11 @@ def of_runs(paths):
         rows["runs"] += runs
         rows["faults"] += faults
         origins.append(origin_of_result(result))
+    values = {key: sorted({str(one[key]) for one in origins}) for key in ("evidence", "fabric", "commit", "cores", "machine")}
     for key in ("evidence", "fabric", "commit"):
-        values = sorted({str(one[key]) for one in origins})
-        if len(values) > 1:
-            raise inputs.BadInput(f"{paths[0]}: its results differ in {key} ({', '.join(values)}); a set has one of each: collect them into several")
-    return rows, max(origins, key=lambda one: one["date"])
+        if len(values[key]) > 1:
+            raise inputs.BadInput(f"{paths[0]}: its results differ in {key} ({', '.join(values[key])}); a set has one of each: collect them into several")
+    return rows, {**max(origins, key=lambda one: one["date"]), "differs": {key: values[key] for key in ("cores", "machine") if len(values[key]) > 1}}
 
 
 def of_matrix(paths):
@@ -401,6 +402,10 @@ def main():
     try:
         found, origin = READERS[arguments.kind](arguments.path)
         said = {key: getattr(arguments, key) for key in ("evidence", "fabric", "date", "commit", "cores", "machine", "command", "note")}
+        for key, values in origin.pop("differs", {}).items():
+            if not said[key]:
+                raise inputs.BadInput(f"{arguments.path[0]}: its results differ in {key} ({', '.join(values)}); collect them into several sets, or say "
+                                      f"with --{key} what holds for all")
         missing = [key for key in ("evidence", "date", "commit", "command") if not (said[key] or origin.get(key))]
         if missing:
             raise inputs.BadInput(f"{arguments.path[0]}: does not say the {missing[0]} of the measurement; give --{missing[0]}")

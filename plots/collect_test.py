@@ -135,6 +135,15 @@ class Collect(unittest.TestCase):
         self.assertIn("differ in evidence (emulated, hardware)", done.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "tables")))
 
+    def test_another_machine_within_a_set_has_to_be_said_for_all(self):
+        other = self.changed("other", lambda result: result["environment"].update(cpu="another"))
+        refused = self.call("run", "one", SAMPLE, other, "--command", "x")
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn("differ in machine (", refused.stderr)
+        self.assertIn("--machine", refused.stderr)
+        self.assertEqual(self.call("run", "one", SAMPLE, other, "--command", "x", "--machine", "two machines").returncode, 0)
+        self.assertEqual([row["machine"] for row in read(self.folder, "provenance")], ["two machines"])
+
     def test_an_origin_that_is_not_known_is_asked_for(self):
         done = self.call("run", "one", SAMPLE)
         self.assertEqual(done.returncode, 64)

@@ -20,7 +20,7 @@ import sys
 import inputs
 import style
 import tables
-from number_tables import FOUR_GPUS_SETS
+from numbers_of.transports import FOUR_GPUS_SETS
 
 COMMAND = "harness/workload/nccl/head_to_head.py --out head_to_head.jsonl"
 # Transport: label, colour, marker; in the order of tables and legends.
@@ -177,10 +177,11 @@ def legend(figure, transports, ended=False):
 def by_rows(axes, names, points, prefix):
     """points: [(row name, transport, value, ended)], a line of the panel for each name."""
     order = [t for t in TRANSPORTS if any(p[1] == t for p in points)]
+    apart = min(0.16, 0.8 / len(order)) if order else 0  # a row is 1 high
     for number, transport in enumerate(order):
         _, colour, marker = TRANSPORTS[transport]
         for ended in (False, True):
-            own = [(value, names.index(name) + (number - (len(order) - 1) / 2) * 0.16) for name, t, value, gone in points if t == transport and gone == ended]
+            own = [(value, names.index(name) + (number - (len(order) - 1) / 2) * apart) for name, t, value, gone in points if t == transport and gone == ended]
             if own:
                 axes.plot([x for x, _ in own], [y for _, y in own], linestyle="", marker=marker, markersize=4, color=colour,
                           markerfacecolor="white" if ended else colour, gid=f"data:{prefix}:{transport}:{'ended' if ended else 'on'}")

@@ -114,6 +114,14 @@ class HeadToHead(unittest.TestCase):
         for name in head_to_head.FIGURES:
             self.assertGreater(os.path.getsize(os.path.join(self.folder, name + ".png")), 5000)
 
+    def test_marks_stay_in_their_row_whatever_the_number_of_transports(self):
+        _, axes = style.pyplot.subplots()
+        head_to_head.by_rows(axes, ["one", "two"], [(name, transport, 1, False) for name in ("one", "two") for transport in head_to_head.TRANSPORTS], "x")
+        places = [place for line in axes.lines if str(line.get_gid()).startswith("data:") for place in line.get_ydata()]
+        self.assertEqual(len(places), 2 * len(head_to_head.TRANSPORTS))
+        self.assertEqual(len(set(places)), len(places))
+        self.assertLess(max(abs(place - round(place)) for place in places), 0.45)
+
     def test_a_row_that_was_run_again_counts_once(self):
         again = self.written([line("faults", "ib_failover", "port_down", stall_ms=1200.0)], "later.jsonl")
         table = head_to_head.read([self.written(LINES), again])

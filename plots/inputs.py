@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import os
 import sys
 
 KNOWN_VERSIONS = (1, 2)  # of result.json; the meaning of older ones differs: results/README.md

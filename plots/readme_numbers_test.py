@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "..", "results")
@@ -17,6 +18,7 @@ sys.path.insert(0, HERE)
 
 import inputs  # noqa: E402
 import number_tables  # noqa: E402
+from numbers_of import bench, gpus, transports, words  # noqa: E402
 import readme_numbers  # noqa: E402
 import tables  # noqa: E402
 
@@ -24,6 +26,11 @@ import tables  # noqa: E402
 class ReadmeNumbers(unittest.TestCase):
     def call(self, *arguments):
         return subprocess.run([sys.executable, "-B", os.path.join(HERE, "readme_numbers.py"), *arguments], capture_output=True, text=True, check=False)
+
+    def test_a_name_that_two_modules_use_is_an_error(self):
+        with unittest.mock.patch.dict(transports.BLOCKS, {"matrix": transports.head_to_head}):
+            with self.assertRaisesRegex(ValueError, "transports.py: another module of numbers_of has matrix, too"):
+                number_tables.named("BLOCKS")
 
     def test_the_tree_says_what_the_tables_say(self):
         done = self.call("--check")
@@ -51,12 +58,12 @@ class ReadmeNumbers(unittest.TestCase):
                 row(8, "ib", 1, 1), row(8, "ib", 2, 4), row(8, "ib", 3, 2), row(8, "r2ccl_migrate", 1, 2), row(8, "r2ccl_migrate", 2, 2), row(8, "r2ccl_migrate", 3, 3)])
             tables.replace(results, "head_to_head", "head_to_head_two_gpus", [
                 row(8, "ib", 1, 1), row(8, "r2ccl_migrate", 1, 9), row(64, "ib", 1, 1), row(64, "r2ccl_balance", 1, 5)])
-            found = number_tables.head_to_head_cost_spread(results).splitlines()[2:]
+            found = transports.head_to_head_cost_spread(results).splitlines()[2:]
             self.assertEqual([line.split(" | ")[:7] for line in found],
                              [["| 8 B", "NCCL's IB", "3", "2.00", "1.00–4.00", "1.00", "–"], ["| 8 B", "R2CCL mode 1", "3", "2.00", "2.00–3.00", "1.50", "–"],
                               ["| 64 B", "NCCL's IB", "1", "1.00", "1.00–1.00", "1.00", "–"], ["| 64 B", "R2CCL mode 2", "1", "5.00", "5.00–5.00", "5.00", "–"],
                               ["| 512 B", "NCCL's IB", "10", "10.0", "10.0–10.0", "1.00", "–"], ["| 512 B", "R2CCL mode 1", "10", "15.5", "11.0–20.0", "1.55", "1.20–1.90"]])
-            self.assertEqual((number_tables.sizes_where(results, lambda ratio: ratio > 1), number_tables.sizes_where(results, lambda ratio: ratio < 1)), ("2", "0"))
+            self.assertEqual((transports.sizes_where(results, lambda ratio: ratio > 1), transports.sizes_where(results, lambda ratio: ratio < 1)), ("2", "0"))
 
     def test_a_retained_rate_that_the_ports_did_not_limit_and_a_verdict_that_is_no_pass_are_marked(self):
         def row(mode, lost, verdict, before_limited_by):
@@ -65,9 +72,9 @@ class ReadmeNumbers(unittest.TestCase):
         with tempfile.TemporaryDirectory() as results:
             clean = [row("migrate", 1, "pass", "ports"), row("balance", 1, "pass", "ports")]
             tables.write(results, "runs", clean)
-            self.assertEqual(number_tables.retained(results).splitlines()[2:], ["| 1 | 0.400 | 0.375 | 0.400 | 0.375 |"])
+            self.assertEqual(bench.retained(results).splitlines()[2:], ["| 1 | 0.400 | 0.375 | 0.400 | 0.375 |"])
             tables.write(results, "runs", clean + [row("migrate", 5, "unknown", "ports"), row("balance", 5, "unknown", "other")])
-            found = number_tables.retained(results).splitlines()[2:]
+            found = bench.retained(results).splitlines()[2:]
             self.assertEqual(found[:2], ["| 1 | 0.400 | 0.375 | 0.400 | 0.375 |", "| 5 | 0.400 (unknown) | 0.375 | 0.400\\* (unknown) | 0.375 |"])
             self.assertIn("A verdict that is not a pass is in parentheses; a run has one verdict for both modes.", found)
             self.assertTrue(any(line.startswith("\\* This is not the rate that") for line in found), found)
@@ -79,12 +86,12 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             tables.write(results, "walks", [row("2026-11-21", "any", 2), row("2026-11-22", "replayed", 3), row("2026-11-22", "replayed", 1), row("2026-11-23", "replayed", 5, 1) | {"unknown": 2, "slow": 3}])
-            self.assertEqual(number_tables.walks(results).splitlines()[2:],
+            self.assertEqual(bench.walks(results).splitlines()[2:],
                              ["| vhca | 1 | any | no | 2 | 80 | 20 | 0 | – | – |", "| vhca | 1 | replayed | no | 4 | 160 | 40 | 0 | – | – |",
                               "| vhca | 1 | replayed | yes | 5 | 200 | 50 | 1 | 2 | 3 |"])
-            self.assertEqual(number_tables.walks_with_counted_logs(results), "0")
+            self.assertEqual(bench.walks_with_counted_logs(results), "0")
             tables.write(results, "walks", [row("2026-11-26", "replayed", 3), row("2026-11-27", "replayed", 5), row("2026-11-28", "replayed", 6)])
-            self.assertEqual(number_tables.walks_with_counted_logs(results), "11")
+            self.assertEqual(bench.walks_with_counted_logs(results), "11")
 
     def test_the_date_of_each_walk_tells_whether_its_commit_checked_the_log(self):
         def git(*words):
@@ -99,8 +106,8 @@ class ReadmeNumbers(unittest.TestCase):
         for row in tables.read(RESULTS, "walks"):
             commit = row["commit"].removesuffix("-dirty")
             self.assertEqual(git("cat-file", "-e", f"{commit}^{{commit}}"), 0, commit)
-            self.assertEqual(git("merge-base", "--is-ancestor", "646d3ac0", commit) == 0, row["date"] > number_tables.LOGS_CHECKED_AFTER, row)
-            self.assertEqual(git("merge-base", "--is-ancestor", "4745bfdb", commit) == 0, row["date"] > number_tables.LOGS_COUNTED_AFTER, row)
+            self.assertEqual(git("merge-base", "--is-ancestor", "646d3ac0", commit) == 0, row["date"] > bench.LOGS_CHECKED_AFTER, row)
+            self.assertEqual(git("merge-base", "--is-ancestor", "4745bfdb", commit) == 0, row["date"] > bench.LOGS_COUNTED_AFTER, row)
 
     def test_faults_are_counted_by_the_times_that_they_have(self):
         def row(name, sampled, migrate_ms, recover_ms):
@@ -108,7 +115,7 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             tables.write(results, "faults", [row("a", 1, 2.5, 3.5), row("a", 1, None, 0), row("a", 1, None, None), row("b", 1, None, None), row("a", 0, None, None), row("c", 1, 1, 1)])
-            self.assertEqual(number_tables.fault_times(results, "a", "b"), {"all": 5, "sampled": 4, "recovered": 2})
+            self.assertEqual(gpus.fault_times(results, "a", "b"), {"all": 5, "sampled": 4, "recovered": 2})
 
     def test_a_recovery_without_a_rate_before_it_is_left_out_with_its_reason_and_its_detection_counts(self):
         why = "it struck before an operation had ended, so that no rate before it is known"
@@ -118,29 +125,36 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             tables.write(results, "faults", [row("port_down", 0.1, 10), row("port_down", 0.3, None, why), row("qp_error", 0.1, 10), row("qp_error", 0.1, None), row("blackhole", 5, None, why)])
-            down, broken, hole, _, note = number_tables.recovery_times(results).splitlines()[2:]
-            self.assertEqual(down, "| `port_down` | 2 | 0.100 | 0.300 | 10.0 | 10.0 | 10.0 | 2.00 |")
-            self.assertEqual(broken, "| `qp_error` | 2 | 0.100 | 0.100 | 10.0 | ∞ | ∞ | 2.00 |", "it never came")
-            self.assertEqual(hole, "| `blackhole` | 1 | 5.00 | 5.00 | – | – | – | 2.00 |")
+            tables.write(results, "runs", [{"set": "speed", "run": run, "verdict": verdict} for run, verdict in (("a", "pass"), ("b", "fail"), ("c", "unknown"))])
+            down, broken, hole, _, others, _, note = bench.recovery_times(results).splitlines()[2:]
+            self.assertEqual(down, "| `port_down` | 2 | 0.100 | 0.300 | 10.0 | 10.0 | 10.0 | 10.0 | 2.00 |")
+            self.assertEqual(broken, "| `qp_error` | 2 | 0.100 | 0.100 | 10.0 | ∞ | ∞ | ∞ | 2.00 |", "it never came")
+            self.assertEqual(hole, "| `blackhole` | 1 | 5.00 | 5.00 | – | – | – | – | 2.00 |")
+            self.assertEqual(others, "Of the 3 runs of this set, 2 did not pass: `b` (fail), `c` (unknown).")
             self.assertEqual(note, f"The recovery of 2 of these faults is left out: {why} (2).")
+
+    def test_a_fault_that_was_never_recovered_from_has_no_time(self):
+        with tempfile.TemporaryDirectory() as results:
+            tables.write(results, "runs", [{"set": "x", "run": "down", "mode": "migrate", "recover_max_ms": 2001, "unrecovered": unrecovered} for unrecovered in ("1", "0", None)])
+            self.assertEqual([line.split(" | ")[6] for line in bench.runs(results, "x").splitlines()[2:]], ["never", "2001", "2001"])
 
     def test_pairs_of_several_jobs_are_pooled_as_if_they_were_of_one(self):
         generator = random.Random(1)
         losses = [[generator.gauss(0.3, 5) for _ in range(64)] for _ in range(4)]
-        upper = lambda values: statistics.mean(values) + number_tables.student(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+        upper = lambda values: statistics.mean(values) + words.student(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
         with tempfile.TemporaryDirectory() as results:
             rows = [{"set": "x", "pairs": len(values), "busbw_loss_pct": statistics.mean(values), "busbw_loss_upper95_pct": upper(values)} for values in losses]
             rows += [{"set": "x"}, {"set": "y", "pairs": 9, "busbw_loss_pct": 50.0, "busbw_loss_upper95_pct": 60.0}]
             tables.write(results, "runs", rows)
-            mean, bound = number_tables.pooled_loss(results, "x")
+            mean, bound = bench.pooled_loss(results, "x")
         together = [loss for values in losses for loss in values]
         self.assertAlmostEqual(mean, statistics.mean(together), places=4)
         self.assertAlmostEqual(bound - mean, upper(together) - mean, delta=0.02 * (bound - mean))
 
     def test_the_interval_of_a_median_is_of_ranks(self):
-        self.assertIsNone(number_tables.median_between([1, 2, 3, 4, 5]))  # the least and the greatest have it with 94 % only
-        self.assertEqual(number_tables.median_between([6, 5, 4, 3, 2, 1]), (1, 6))
-        self.assertEqual(number_tables.median_between(range(1, 61)), (22, 39))  # as in tables of the binomial distribution
+        self.assertIsNone(words.median_between([1, 2, 3, 4, 5]))  # the least and the greatest have it with 94 % only
+        self.assertEqual(words.median_between([6, 5, 4, 3, 2, 1]), (1, 6))
+        self.assertEqual(words.median_between(range(1, 61)), (22, 39))  # as in tables of the binomial distribution
 
     def test_a_number_that_was_changed_is_found_and_written_again(self):
         with tempfile.TemporaryDirectory() as folder:

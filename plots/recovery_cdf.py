@@ -67,14 +67,15 @@ def draw(table):
             before = times
         floor = max(f["floor"] for f in faults)
         axes.axvline(floor, color=style.INK, linestyle=(0, (4, 2)), linewidth=0.8)
-        axes.text(floor, 0.04, "floor ", fontsize=7, ha="right", va="bottom")
+        early = floor < 0.2 * max(f["recover"] for f in faults)  # no room at the left of it
+        axes.text(floor, 0.04, " floor ", fontsize=7, ha="left" if early else "right", va="bottom")
         means = [sum(f[phase] for f in faults) / len(faults) for phase, _ in PHASES]
         axes.set_title(f"{kind}, {struck} faults\nmeans {means[0]:.2g} + {means[1]:.3g} + {means[2]:.2g} ms", loc="left", fontsize=7.5)
         axes.set_xlim(0, max(f["recover"] for f in faults) * 1.04)
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("time since the fault (ms)")
     panels[0][0].set_ylabel("share of the faults")
-    names = {"detect": "detect (fault to detected)", "migrate": "migrate (to first segment elsewhere)", "ramp": "ramp (to 0.9 of the limit)"}
+    names = {"detect": "detect (fault to detected)", "migrate": "migrate (until each affected channel has new data)", "ramp": "ramp (to 0.9 of the limit)"}
     figure.legend(handles=[style.patches.Patch(facecolor=colour, alpha=0.5, label=names[phase]) for phase, colour in PHASES], loc="upper left",
                   bbox_to_anchor=(0.065, 1.01), ncol=3, handlelength=1.4, columnspacing=1.4)
     count = table.get("no_rate", 0)

@@ -239,16 +239,18 @@ def title_of(result):
     fabric, work = result["fabric"], result["workload"]
     rate = fabric["nic_rate_bits_per_s"]
     nics = f"{fabric['nics_per_node']} NICs" + (f" × {rate / 1e9:g} Gbit/s" if rate else "")
-    return (f"{result['scenario']}: {work['op']} of {work['bytes'] / 2**20:g} MiB {work['dtype']}, "
-            f"{fabric['nodes']} nodes × {nics}")
+    what = "a command" if work["engine"] == "exec" else f"{work['op']} of {work['bytes'] / 2**20:g} MiB {work['dtype']}"
+    return f"{result['scenario']}: {what}, {fabric['nodes']} nodes × {nics}"
 
 
 def footer_of(result):
-    settings = {}
-    for run in result["runs"]:
-        settings.update(run["settings"])
-    shown = [f"{k} {v}" for k, v in sorted(settings.items()) if k in
-             ("NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "R2CC_SUSPECT_MS", "R2CC_PROBE_MS", "R2CC_STRICT_ACK")]
+    shown = []
+    for key in ("NCCL_IB_RETRY_CNT", "NCCL_IB_TIMEOUT", "R2CC_PROBE_MS", "R2CC_STRICT_ACK", "R2CC_SUSPECT_MS"):
+        by_mode = {run["mode"]: run["settings"][key] for run in result["runs"] if key in run["settings"]}
+        if len(set(by_mode.values())) == 1:
+            shown.append(f"{key} {next(iter(by_mode.values()))}")
+        elif by_mode:
+            shown.append(f"{key} " + ", ".join(f"{value} ({mode})" for mode, value in by_mode.items()))
     parts = [f"evidence: {result['evidence']} ({result['fabric']['kind']})", f"seed {result['seed']}"] + shown
     wakeups = [run["metrics"]["recovery"]["wakeup_p99_ms"] for run in result["runs"]]
     wakeups = [w for w in wakeups if w is not None]

@@ -123,6 +123,17 @@ class Timeline(unittest.TestCase):
                 for j in range(i):
                     self.assertFalse(box.overlaps(boxes[j]), (offsets, texts[i].get_text(), texts[j].get_text()))
 
+    def test_a_setting_that_modes_do_not_share_is_said_for_each(self):
+        result = sample()[0]
+        self.assertIn(" · R2CC_SUSPECT_MS 4 · ", timeline.footer_of(result))
+        result["runs"][1]["settings"]["R2CC_SUSPECT_MS"] = "50"
+        self.assertIn(" · R2CC_SUSPECT_MS 4 (baseline), 50 (migrate) · ", timeline.footer_of(result))
+
+    def test_of_a_command_no_operation_is_said(self):
+        result = sample()[0]
+        result["workload"].update(engine="exec", op=None, bytes=None, dtype=None)
+        self.assertEqual(timeline.title_of(result), "nic_down: a command, 2 nodes × 4 NICs × 1 Gbit/s")
+
     def test_modes_never_share_a_colour(self):
         labels = ["baseline", "migrate", "migrate_noack", "x", "balance"]
         self.assertEqual(len(set(style.colours_of(labels).values())), len(labels))

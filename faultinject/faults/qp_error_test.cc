@@ -386,8 +386,9 @@ class RoundsOfTwoTest : public QpErrorTest {
           << round;
       EXPECT_EQ(one->qp_state(round), kErr) << round;
       EXPECT_EQ(two->qp_state(round), kErr) << round;
-      if (round + 1 < rounds)
+      if (round + 1 < rounds) {
         ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; })) << round;
+      }
     }
     EXPECT_EQ(board.state(id).rounds, uint32_t(rounds));
   }
@@ -423,8 +424,9 @@ TEST_F(RoundsOfTwoTest, both_ends_of_all_queue_pairs_fail_in_each) {
     EXPECT_TRUE(
         eventually([&] { return peer->qp_state(round) == kErr && other.qp_state(round) == kErr; }, 3000))
         << round;
-    if (round == 0)
+    if (round == 0) {
       ASSERT_TRUE(eventually([&] { return board.state(id).phase == FaultState::Phase::kArmed; }));
+    }
   }
   EXPECT_EQ(board.state(id).rounds, 2u);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "faultinject/plan/kind.h"
 #include "harness/cli/exit_codes.h"
@@ -199,7 +200,8 @@ TEST_F(Program, explains_a_plan_and_writes_its_schedule) {
 }
 
 TEST_F(Program, prints_one_rank_of_a_plan_or_all_and_no_other) {
-  EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5", "--bytes", "1MiB", "--print", "all"}), 0) << err.str();
+  EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5", "--bytes", "1MiB", "--print", "all"}), 0)
+      << err.str();
   for (const char* rank : {"rank 0\n", "rank 1\n", "rank 2\n"})
     EXPECT_NE(out.str().find(rank), std::string::npos) << out.str();
   for (const char* wrong : {"3", "-1", "-2", "1x", "none", "99999999999"}) {
@@ -225,6 +227,23 @@ TEST_F(Program, lists_and_explains_its_own_scenarios) {
   EXPECT_EQ(call({"explain", "gray_slope"}), 0) << err.str();
   EXPECT_NE(out.str().find("after 2 s: node1/nic0"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("times count from the end of the warm-up"), std::string::npos) << out.str();
+}
+
+TEST_F(Program, explains_what_is_special_about_a_job_of_nccl) {
+  const auto said = [&](const char* scenario) {
+    out.str("");
+    EXPECT_EQ(call({"explain", scenario}), 0) << err.str();
+    return std::regex_replace(out.str(), std::regex("\\s+"), " ");
+  };
+  EXPECT_NE(said("nccl_graph")
+                .find("There are 2 communicators over the same ranks, which work at the same time. "
+                      "Each operation is a replay of a CUDA graph."),
+            std::string::npos);
+  EXPECT_NE(
+      said("nccl_registered").find("The buffers are registered with NCCL. Communicators are nonblocking."),
+      std::string::npos);
+  EXPECT_NE(said("nccl_shrink").find("the communicators are shrunk by a rank"), std::string::npos);
+  EXPECT_NE(said("nccl_no_resilience").find("; transport ib"), std::string::npos);
 }
 
 TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {

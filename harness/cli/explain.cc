@@ -226,6 +226,26 @@ std::string command_explained(const Workload& work) {
   return text;
 }
 
+std::string nccl_explained(const NcclSettings& nccl) {
+  std::string text = "NCCL is " + nccl.library + ".";
+  if (nccl.communicators > 1)
+    text += " There are " + std::to_string(nccl.communicators) +
+            " communicators over the same ranks, which work at the same time.";
+  if (nccl.group_calls > 1)
+    text += " An operation is a group of " + std::to_string(nccl.group_calls) + " calls per communicator.";
+  if (nccl.graph) text += " Each operation is a replay of a CUDA graph.";
+  if (nccl.registers) text += " The buffers are registered with NCCL.";
+  if (!nccl.blocking) text += " Communicators are nonblocking.";
+  if (nccl.mps) text += " Ranks share GPUs through MPS.";
+  if (nccl.renewal)
+    text += std::string(" In operation ") + std::to_string(nccl.renewal->iter) + " the communicators are " +
+            (nccl.renewal->by == RenewBy::kAbort ? "aborted, and the job continues on new ones."
+             : nccl.renewal->by == RenewBy::kShrink
+                 ? "shrunk by a rank, and the job continues without it."
+                 : "revoked and shrunk by a rank, and the job continues without it.");
+  return text;
+}
+
 void print_explanation(const Scenario& scenario, const Console& console) {
   console.out << bold(console, scenario.name) << "\n";
   if (!scenario.description.empty()) print_wrapped(console, "  ", scenario.description);
@@ -245,6 +265,7 @@ void print_explanation(const Scenario& scenario, const Console& console) {
                    "each operation together. "
                  : "") +
             (work.verify ? "Every element of every result is compared." : "The results are not compared."));
+  if (work.engine == Engine::kNccl) print_wrapped(console, "  ", nccl_explained(work.nccl));
   print_wrapped(
       console, "  ",
       "It is run once in each of these modes" +
@@ -254,6 +275,8 @@ void print_explanation(const Scenario& scenario, const Console& console) {
     std::string text = mode.label;
     if (mode.label != name(mode.kind)) text += std::string(" (") + name(mode.kind) + ")";
     text += std::string(": ") + meaning(mode.kind);
+    if (const Transport transport = scenario.transport_of(mode); transport != Transport::kPlugin)
+      text += std::string("; transport ") + name(transport);
     for (const auto& [key, value] : mode.env) text += "; " + key + "=" + value;
     print_wrapped(console, "    • ", text);
   }

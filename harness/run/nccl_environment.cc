@@ -62,6 +62,8 @@ nlohmann::json nccl_options(const Scenario& scenario, const Mode& mode, int rank
   options.graph = settings.graph;
   options.communicators = settings.communicators;
   options.group_calls = settings.group_calls;
+  options.registers = settings.registers;
+  options.blocking = settings.blocking;
   options.copies = settings.copies;
   options.job_rank = rank;
   options.renewal = settings.renewal;

@@ -10,10 +10,10 @@ namespace r2bench {
 namespace {
 
 /// What the command decides by itself.
-constexpr const char* kNotForCommands[] = {"op",          "dtype",      "redop",   "bytes",   "iters",
-                                           "warmup",      "channels",   "groups",  "collnet", "in_place",
-                                           "verify",      "plugin_abi", "library", "graph",   "communicators",
-                                           "group_calls", "copies",     "renew"};
+constexpr const char* kNotForCommands[] = {
+    "op",      "dtype",    "redop",    "bytes",      "iters",   "warmup", "channels",      "groups",
+    "collnet", "in_place", "verify",   "plugin_abi", "library", "graph",  "communicators", "group_calls",
+    "copies",  "renew",    "register", "blocking"};
 constexpr auto kStall = std::chrono::seconds(60);  // a program may be silent for long while it starts
 
 void read_command(Document& document, MapReader& map, ExecSettings& exec) {

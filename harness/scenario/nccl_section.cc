@@ -93,8 +93,8 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       document.report(map.get(key), "'" + std::string(key) +
                                         "' is for a command of your own; write 'engine: exec' beside it");
   if (workload.engine == Engine::kCpu) {
-    for (const char* key :
-         {"library", "transport", "graph", "communicators", "group_calls", "copies", "mps", "renew"})
+    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "copies",
+                            "register", "blocking", "mps", "renew"})
       if (map.has(key))
         document.report(map.get(key),
                         "'" + std::string(key) + "' is for GPUs; write 'engine: nccl' beside it");
@@ -115,6 +115,8 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
   nccl.group_calls =
       static_cast<int>(map.integer("group_calls", 1, kMostGroupCalls).value_or(nccl.group_calls));
   nccl.copies = static_cast<int>(map.integer("copies", 1, kMostCopies).value_or(nccl.copies));
+  nccl.registers = map.boolean("register").value_or(nccl.registers);
+  nccl.blocking = map.boolean("blocking").value_or(nccl.blocking);
   nccl.mps = map.boolean("mps").value_or(nccl.mps);
   if (map.has("renew")) nccl.renewal = read_renewal(document, map.get("renew"));
 }
@@ -142,6 +144,11 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
     document.report(at("in_place"),
                     std::string("NCCL has no ") + name(scenario.workload.op) +
                         " in place; leave 'in_place' to allreduce, allgather, reducescatter and broadcast");
+  if (!nccl.blocking && (nccl.graph || (nccl.renewal && nccl.renewal->by != RenewBy::kAbort)))
+    document.report(at("blocking"),
+                    std::string("'blocking: false' is not for ") +
+                        (nccl.graph ? "graphs, whose capture has to see all calls; leave out 'graph'"
+                                    : "shrink and revoke; write 'by: abort' or leave out 'renew'"));
   check_transports(document, root, scenario);
 }
 

@@ -142,6 +142,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"beside_exec", "workload: {engine: exec, command: [x], transport: plugin_beside_ib}", 2, 8,
              "write 'engine: nccl'"},
         Case{"copies", "workload: {engine: nccl, copies: 17}", 3, 34, "16"},
+        Case{"nonblocking_graph", "workload: {engine: nccl, graph: true, blocking: false}", 3, 49,
+             "'blocking: false' is not for graphs"},
+        Case{"nonblocking_shrink",
+             "fabric: {nodes: 3}\nworkload: {engine: nccl, bytes: 24 MiB, blocking: false, renew: {by: "
+             "shrink, "
+             "iter: 2, without: 2}}",
+             4, 51, "write 'by: abort'"},
+        Case{"register_cpu", "workload: {register: true}", 3, 22, "'register' is for GPUs"},
         Case{
             "communicators", "workload: {engine: nccl, bytes: 20 B, communicators: 2}", 3, 33,
             "20 bytes cannot be divided equally among 2 communicators × 1 group_calls; take a multiple of 8"},

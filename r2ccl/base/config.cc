@@ -74,8 +74,9 @@ const std::vector<Field>& fields() {
       integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
               "mode 3: the time that the host engine is assumed to need, in percent of the predicted time; "
               "CollNet is chosen if that is more than 3 % below the time of NCCL's ring"),
-      integer("R2CC_PLAN_LINKS", &Config::plan_links, 0, 1,
-              "mode 3: 1: plans also take into account NICs that are slow although their ports do not say so"),
+      integer(
+          "R2CC_PLAN_LINKS", &Config::plan_links, 0, 1,
+          "mode 3: 1: plans also take into account NICs that are slow although their ports do not say so"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
       integer(
@@ -102,7 +103,9 @@ const std::vector<Field>& fields() {
           "if a receiver's kernel has not stopped a failed device within this time, the channel ends in an "
           "error, ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
-                   "a channel without a working path for this long is an error, ms"),
+                   "a channel without a working path for this long is an error, ms. Unless this is set: not "
+                   "sooner than "
+                   "a QP would give up (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT; at most 60 s)"),
       milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000,
                    "a repaired rail must answer probes for this long before it is used, ms"),
       milliseconds("R2CC_FAILBACK_MAX_MS", &Config::failback_ceiling, 1, 3600000,
@@ -202,6 +205,7 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
                      "is none of ring, unequal_ring, double_tree, r2ccl_allreduce, four_stage and mix");
     config.algorithm = text;
   }
+  if (const char* text = get("R2CC_FAIL_BOUND_MS"); text && *text) config.fail_bound_given = true;
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
     if (const char* text = get(variable); text && *text) config.socket_interface = text;
   if (const char* text = get("NCCL_SOCKET_FAMILY")) config.socket_family = text;
@@ -218,6 +222,14 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
 
 Result<Config> Config::from_environment() {
   return from([](const char* variable) { return static_cast<const char*>(std::getenv(variable)); });
+}
+
+Config::Milliseconds Config::no_path_bound() const {
+  if (fail_bound_given) return fail_bound;
+  if (ib_timeout == 0) return kMostFailBound;  // such a queue pair waits for ever
+  const auto retries =
+      std::chrono::nanoseconds((uint64_t{4096} << ib_timeout) * uint64_t(ib_retry_count + 1));
+  return std::clamp(std::chrono::duration_cast<Milliseconds>(retries), fail_bound, kMostFailBound);
 }
 
 std::vector<Config::Entry> Config::entries() const {

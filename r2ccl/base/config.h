@@ -33,7 +33,7 @@ struct Config {
   std::string socket_family;     ///< NCCL_SOCKET_FAMILY
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
   int collnet_nics = 0;  ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
-  int plan_links = 0;  ///< R2CC_PLAN_LINKS: plans count NICs as slow that their links show to be
+  int plan_links = 0;    ///< R2CC_PLAN_LINKS: plans count NICs as slow that their links show to be
   int collnet_margin =
       115;  ///< R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need
   std::string algorithm;     ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
@@ -78,6 +78,7 @@ struct Config {
   Milliseconds control_bound{
       5000};  ///< R2CC_CONTROL_MS: a peer whose process cannot be reached over TCP for this long is gone
   Milliseconds fail_bound{2000};      ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
+  bool fail_bound_given = false;      ///< … the user has said so
   Milliseconds failback_settle{200};  ///< R2CC_FAILBACK_MS: a repaired rail must carry probes this long
   Milliseconds failback_ceiling{
       10000};  ///< R2CC_FAILBACK_MAX_MS: flapping rails wait twice as long each time, up to this
@@ -92,6 +93,12 @@ struct Config {
   /// which refuses nothing: what cannot be used is passed over, with a warning.
   static Result<Config> from(const std::function<const char*(const char*)>& get);
   static Result<Config> from_environment();
+
+  /// How long a channel may be without a path. Where the user has not said it: not less than a queue pair of
+  /// NCCL's own transport would retry (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT), so that no job ends which would
+  /// go on without this plugin; but not more than kMostFailBound.
+  Milliseconds no_path_bound() const;
+  static constexpr Milliseconds kMostFailBound{60000};
 
   /// How much of a NIC's capacity a byte takes whose memory is on another socket: ≥ 1.
   double far_cost() const { return 100.0 / (cross_socket > 0 ? cross_socket : kAssumedCrossSocket); }

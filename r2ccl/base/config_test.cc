@@ -42,6 +42,19 @@ TEST(Config, reads_what_is_set) {
   EXPECT_EQ(config->metrics_file, "/run/r2ccl-%p.prom");
 }
 
+TEST(Config, without_a_path_a_channel_lasts_as_long_as_a_queue_pair_would_retry) {
+  const auto bound_ms = [](const std::map<std::string, std::string>& set) {
+    return with(set).value().no_path_bound().count();
+  };
+  EXPECT_EQ(bound_ms({}), 34359) << "7 retries, each after 4.3 s";
+  EXPECT_EQ(bound_ms({{"NCCL_IB_TIMEOUT", "14"}}), 2000);
+  EXPECT_EQ(bound_ms({{"NCCL_IB_TIMEOUT", "19"}, {"NCCL_IB_RETRY_CNT", "3"}}), 8589);
+  EXPECT_EQ(bound_ms({{"NCCL_IB_TIMEOUT", "22"}}), 60000);
+  EXPECT_EQ(bound_ms({{"NCCL_IB_TIMEOUT", "0"}}), 60000) << "it would wait for ever";
+  EXPECT_EQ(bound_ms({{"R2CC_FAIL_BOUND_MS", "500"}}), 500);
+  EXPECT_EQ(bound_ms({{"R2CC_FAIL_BOUND_MS", "90000"}}), 90000);
+}
+
 TEST(Config, a_bad_value_is_refused_by_name) {
   for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "4"},
                                                                       {"R2CC_STRICT_ACK", "yes"},

@@ -26,7 +26,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       failback_({nanoseconds(context.config.failback_settle), Failback::kFirstWaitNs,
                  nanoseconds(context.config.failback_ceiling)}),
       end_(end),
-      search_(bounds_.fail, bounds_.proven()),
+      search_(nanoseconds(context.config.no_path_bound()), bounds_.proven()),
       sender_(sender),
       outage_(nanoseconds(context.config.control_bound)),
       peer_end_(nanoseconds(context.config.fence_bound)),

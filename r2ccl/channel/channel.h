@@ -188,6 +188,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   virtual void carries_on(bool moved, Owned) = 0;
   /// A path with something posted that a working QP would have completed by now; 0: none.
   virtual uint32_t standing_still(Owned) = 0;
+  /// Bytes of the longest work request that is open on a path.
+  virtual uint32_t longest_work(uint32_t /*path*/, Owned) const { return 0; }
   /// Nothing has come for long although probes are answered; when `patient`, for longer still.
   virtual void waited(bool patient, Owned) = 0;
   /// The peer asks what has been received; or, as the receiver, has received everything before that message,
@@ -396,6 +398,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // control connection
   Outage outage_;
+  uint64_t moved_in_outage_ = 0;      // progress, when it was last looked at
   control::Descriptor reconnection_;  // being made; the receiver keeps it, to learn of the process's end
   PeerEnd peer_end_;
   SetUpPatience set_up_;

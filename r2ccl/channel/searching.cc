@@ -66,7 +66,7 @@ void SenderPaths::no_path_works() {
   const uint64_t queued_ms = search_.queued() / kNsPerMs;
   fail(Error{ErrorCode::kAllPathsDown,
              "channel " + std::to_string(number_) + ": no path from " + context_.host + " to " +
-                 peer_.name() + " has worked for " + std::to_string(context_.config.fail_bound.count()) +
+                 peer_.name() + " has worked for " + std::to_string(context_.config.no_path_bound().count()) +
                  " ms (R2CC_FAIL_BOUND_MS)" +
                  (queued_ms >= 1 ? ", the " + std::to_string(queued_ms) +
                                        " ms not counted in which its NICs' drivers were busy with other paths"

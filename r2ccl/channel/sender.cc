@@ -131,6 +131,9 @@ struct Sender::Messages {
   bool kept(uint64_t message) const { return s.holds(request(message), message); }
   uint32_t segments(uint64_t message) const { return request(message).segments; }
   uint32_t path_of(uint64_t message, uint32_t segment) const { return request(message).parts[segment].path; }
+  uint32_t bytes_of(uint64_t message, uint32_t segment) const {
+    return request(message).parts[segment].bytes;
+  }
   bool carries(uint32_t path) const { return s.carrying(path) != nullptr; }
   static constexpr bool written(uint64_t, uint32_t) { return true; }
 };
@@ -326,6 +329,11 @@ bool Sender::lacking(Owned owned) const {
 uint32_t Sender::standing_still(Owned owned) {
   Host host(*this, owned);
   return sending_.standing_still(host);
+}
+
+uint32_t Sender::longest_work(uint32_t path, Owned owned) const {
+  ownership_.check(owned);
+  return r2ccl::longest_work(sending_.ledger, Messages{*this}, path);
 }
 
 Path* Sender::replay_on(const Request& request, Owned owned) const {

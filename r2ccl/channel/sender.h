@@ -23,6 +23,7 @@ class Sender final : public SenderPaths {
   void on_data_sent(Path& path, uint32_t detail, Owned) override;
   void carries_on(bool moved, Owned) override;
   uint32_t standing_still(Owned) override;
+  uint32_t longest_work(uint32_t path, Owned) const override;
   void spread(std::span<const balance::LaneShare> shares, Owned) override;
   bool rests(const Path& path, Owned) const override;
   bool lacking(Owned) const override;

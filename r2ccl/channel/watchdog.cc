@@ -29,6 +29,11 @@ class Channel::WatchActions : public Channel::Actions {
     const OwnershipGuard owned(c_.ownership_);
     return c_.standing_still(owned);
   }
+  uint64_t work_ns(uint32_t id) const {
+    const OwnershipGuard owned(c_.ownership_);
+    const int nic = c_.paths_.find(id)->local_nic();
+    return longest_work_ns(c_.longest_work(id, owned), c_.context_.capacities.capacity(size_t(nic)));
+  }
   bool marked_failed() const { return c_.suspected_.load(std::memory_order_acquire); }
 
   void moved() { c_.activity_.has_room(); }

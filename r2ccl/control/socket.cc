@@ -118,7 +118,7 @@ std::string text(const Endpoint& endpoint) {
   return std::string(buffer) + ":" + std::to_string(ntohs(endpoint.port));
 }
 
-Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where) {
+Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where, std::string* name) {
   auto all = interfaces();
   if (!all) return all.error();
   const Interface* interface = choose(*all, wish);
@@ -138,6 +138,7 @@ Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where) {
   if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     return failure("getsockname");
   where = endpoint_of(reinterpret_cast<sockaddr*>(&address));
+  if (name) *name = interface->name;
   return fd;
 }
 

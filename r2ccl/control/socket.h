@@ -38,8 +38,8 @@ enum class Silence : uint8_t {
 };
 
 struct InterfaceWish;  // interface.h
-/// Listens on an ephemeral port of the interface that choose() takes.
-Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where);
+/// Listens on an ephemeral port of the interface that choose() takes; `interface` becomes its name.
+Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where, std::string* interface = nullptr);
 /// `address` is an IPv4 or IPv6 one.
 Endpoint endpoint_of(const sockaddr* address);
 /// Starts a connection; it is established when the descriptor becomes writable. With `refused`: whether it

@@ -97,7 +97,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
   auto job = std::make_shared<Job>();
   job->call_.store(call, std::memory_order_relaxed);
   job->work_ = std::move(work);
-  const std::lock_guard lock(worker->mutex);
+  std::unique_lock lock(worker->mutex);
   if (worker->stopping) return job;  // the process ends: never done, and nobody waits
   if (!worker->thread.joinable()) {
     sigset_t all, before;
@@ -112,6 +112,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       R2_WARN("NET/R2CCL: cannot start the worker of NIC %s (%s); its driver calls block the calling thread",
               worker->name.c_str(), error.what());
+      lock.unlock();  // the work may give this worker more
       job->work_(*job);
       job->work_ = nullptr;
       job->done_.store(true, std::memory_order_release);

@@ -4,8 +4,23 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <future>
 #include <thread>
+
+#if !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)  // which have a pthread_create of their own
+#include <dlfcn.h>
+#include <pthread.h>
+#define NO_THREADS 1
+static std::atomic<bool> no_threads{false};  // none can be started, as where a limit of processes is reached
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                              void* argument) {
+  static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return no_threads ? EAGAIN : real(thread, attributes, body, argument);
+}
+#endif
 
 namespace r2ccl {
 namespace {
@@ -166,6 +181,24 @@ TEST(NicWorkers, jobs_are_done_in_order_and_later_ones_last) {
   EXPECT_TRUE(nic.workers.wait(0, *last));
   EXPECT_EQ(done, (std::vector<int>{1, 2, 3}));
 }
+
+#ifdef NO_THREADS
+TEST(NicWorkers, without_a_thread_the_caller_does_what_there_is_also_what_a_job_gives) {
+  std::vector<int> done;
+  NicWorkers workers("worker", {"nic0"}, [] {});
+  no_threads = true;
+  const JobPtr job = workers.give(0, "ibv_create_qp", [&](Job&) {
+    workers.give_later(0, "ibv_destroy_qp", [&](Job&) { done.push_back(1); });
+    workers.give_after(0, 1'000'000, "ibv_dereg_mr", [&](Job&) { done.push_back(2); });
+    workers.keep(0, std::make_shared<int>(3));
+    done.push_back(4);
+  });
+  no_threads = false;
+  EXPECT_TRUE(job->done());
+  EXPECT_EQ(done, (std::vector<int>{1, 2, 4}));
+  EXPECT_FALSE(workers.open_jobs());
+}
+#endif
 
 }  // namespace
 }  // namespace r2ccl

@@ -22,6 +22,7 @@
 #include "r2ccl/path/ownership.h"
 #include "r2ccl/path/plan_knowledge.h"
 #include "r2ccl/protocol/bounds.h"
+#include "r2ccl/protocol/data_moved.h"
 #include "r2ccl/protocol/nic_choice.h"
 #include "r2ccl/protocol/unanswered.h"
 #include "r2ccl/protocol/wire.h"
@@ -68,6 +69,7 @@ struct ProcessContext {
   }
   std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
   Unanswered unanswered;  ///< service thread only
+  DataMoved data_moved;   ///< service thread only
 
   FailureLog failure_log;  ///< service thread only
 
@@ -78,7 +80,7 @@ struct ProcessContext {
   /// sending channels of the node that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
   std::atomic<uint64_t> planned_bytes{0};  ///< … of that, what channels sent that follow a plan
-  LinkMeters links;  ///< … and each of its links, if plans are to know of them
+  LinkMeters links;                        ///< … and each of its links, if plans are to know of them
   bool plans_by_links() const { return config.mode == Mode::kAllReduce && config.plan_links != 0; }
   /// Which link a path is; nullptr: nobody measures it.
   balance::NicMeter* link_meter(int nic, const wire::PathEnd& remote) {

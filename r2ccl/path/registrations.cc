@@ -68,6 +68,7 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, const BufferM
     // Now that it is pinned; before, it may not exist. Where a GPU's memory is the kernel cannot say.
     if (!it->second->on_gpu_) it->second->far_nics_ = context_.far_nics(data);
   }
+  places_[it->second.get()] = it;
   ++it->second->users_;
   return it->second.get();
 }
@@ -164,12 +165,12 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
 Result<void> Registrations::remove(Registration* registration) {
   if (!registration) return {};
   const std::lock_guard lock(mutex_);
-  const auto it = std::find_if(ranges_.begin(), ranges_.end(),
-                               [=](const auto& entry) { return entry.second.get() == registration; });
-  if (it == ranges_.end()) return Error{ErrorCode::kInvalidArgument, "a registration was removed twice"};
+  const auto place = places_.find(registration);
+  if (place == places_.end()) return Error{ErrorCode::kInvalidArgument, "a registration was removed twice"};
   if (--registration->users_ > 0) return {};
-  const std::shared_ptr<Registration> last = std::move(it->second);
-  ranges_.erase(it);
+  const std::shared_ptr<Registration> last = std::move(place->second->second);
+  ranges_.erase(place->second);
+  places_.erase(place);
   empty(last);
   return {};
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "r2ccl/base/result.h"
@@ -49,7 +50,9 @@ class Registrations {
 
   ProcessContext& context_;
   std::mutex mutex_;
-  std::map<Identity, std::shared_ptr<Registration>> ranges_;
+  using Ranges = std::map<Identity, std::shared_ptr<Registration>>;
+  Ranges ranges_;
+  std::unordered_map<const Registration*, Ranges::iterator> places_;  ///< of each in ranges_
 };
 
 }  // namespace r2ccl

@@ -14,7 +14,7 @@ constexpr uint64_t resend_after(int ib_timeout) {
 }
 
 struct Bounds {
-  uint64_t fail;   ///< R2CC_FAIL_BOUND_MS: without a path for so long, a channel fails
+  uint64_t fail;   ///< R2CC_FAIL_BOUND_MS: without a path for so long, a channel may fail
   uint64_t probe;  ///< R2CC_PROBE_MS: no probe is taken for lost earlier
 
   /// How long a rail that has just failed is left alone, where there are others.

@@ -13,6 +13,7 @@
 //   sender()       it is the sender
 //   asks()         sender: a connection stands, and its question has not been answered
 //   resumable()    the conversation has begun, and can go on over another connection
+//   data_moved()   when data last moved on any channel to the peer's process (alive): it lived then
 // and carries out:
 //   connect()      begins a connection to the peer's process: kPending, kRefused at once, or kBroken
 //   reach()        what has become of it
@@ -228,7 +229,7 @@ class Outage {
   template <class Host>
   void look_at_age(Host& host, const Tick& tick) {
     const uint64_t most = state_.reached ? kReachedFactor * bound_ : bound_ + state_.patience;
-    if (host.setting_up() || tick.alive - state_.since <= most) return;
+    if (host.setting_up() || tick.alive - std::max(state_.since, host.data_moved()) <= most) return;
     if (state_.reached)
       return host.gone("closed, and its process, which can be reached, has not restored it");
     const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";

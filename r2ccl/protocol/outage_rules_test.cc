@@ -3,6 +3,8 @@
 // ended.
 #include "r2ccl/protocol/outage.h"
 
+#include "r2ccl/protocol/data_moved.h"
+
 #include <gtest/gtest.h>
 
 namespace r2ccl {
@@ -16,6 +18,7 @@ struct Network {
   bool sets_up = false, is_sender = true, asking = false, has_begun = true;
   Reach begins = Reach::kPending, comes_to = Reach::kPending;
   int connects = 0, closed = 0, asked = 0, begun_again = 0;
+  uint64_t moved = 0;
   std::string why;
   bool setting_up() const { return sets_up; }
   bool asks() const { return asking; }
@@ -24,6 +27,7 @@ struct Network {
   void close() { ++closed; }
   bool sender() const { return is_sender; }
   bool resumable() const { return has_begun; }
+  uint64_t data_moved() const { return moved; }
   void ask() {
     ++asked;
     asking = true;
@@ -206,6 +210,40 @@ TEST(Outage, a_network_without_a_word_gives_it_longer) {
   o.breaks({.silent = true});
   EXPECT_EQ(o.goes_on(60'000), (kBound + Outage::kSilencePatienceNs) / kMs + 10);
   EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS plus 9000 ms"), std::string::npos) << o.network.why;
+}
+
+TEST(Outage, while_data_moves_a_process_that_cannot_be_reached_lives) {
+  for (const bool silent : {false, true}) {
+    Lasting o;
+    o.network.begins = Reach::kBroken;
+    o.breaks({silent, false, false});
+    for (int i = 0; i < 20; ++i) {
+      o.network.moved = o.tick.alive;
+      EXPECT_EQ(o.goes_on(2900), 2900u);
+    }
+    EXPECT_EQ(o.goes_on(60'000), (kBound + (silent ? Outage::kSilencePatienceNs : 0)) / kMs - 2900 + 10)
+        << "since it last did";
+  }
+  Lasting o;  // … and one that can be reached
+  o.network.begins = o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(17'000);
+  o.network.moved = o.tick.alive;
+  EXPECT_EQ(o.goes_on(60'000), Outage::kReachedFactor * kBound / kMs + 10);
+}
+
+TEST(DataMoved, on_one_channel_speaks_for_all_to_that_process) {
+  DataMoved moved;
+  uint64_t one = 0, other = 0;
+  moved.look(7, one, 0, 1000);
+  EXPECT_EQ(moved.at(7), 0u);
+  moved.look(7, one, 5, 2000);
+  moved.look(7, other, 0, 3000);
+  moved.look(7, one, 5, 4000);
+  EXPECT_EQ(moved.at(7), 2000u);
+  moved.look(7, other, 1, 5000);
+  EXPECT_EQ(moved.at(7), 5000u);
+  EXPECT_EQ(moved.at(8), 0u);
 }
 
 TEST(Outage, our_own_pause_makes_nobody_unreachable) {

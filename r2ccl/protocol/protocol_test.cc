@@ -31,6 +31,28 @@ TEST(MigrationEnd, the_sender_chooses_only_when_both_ends_have_fenced_in_either_
   }
 }
 
+TEST(Sent, the_longest_work_of_a_path_is_of_what_its_nic_has_not_reported) {
+  struct Messages {
+    bool known(uint64_t message) const { return message != 3; }
+    uint32_t segments(uint64_t) const { return 2; }
+    uint32_t path_of(uint64_t, uint32_t segment) const { return 7 + segment; }
+    uint32_t bytes_of(uint64_t message, uint32_t segment) const {
+      return (message == 0 ? 900 : uint32_t(message) * 100) + segment;
+    }
+  };
+  SendLedger ledger;
+  EXPECT_EQ(longest_work(ledger, Messages(), 7), 0u) << "nothing was sent";
+  for (int message = 0; message < 4; ++message) ledger.open(2);
+  EXPECT_EQ(longest_work(ledger, Messages(), 7), 900u);
+  EXPECT_EQ(longest_work(ledger, Messages(), 8), 901u);
+  EXPECT_EQ(longest_work(ledger, Messages(), 9), 0u);
+  for (const uint32_t segment : {0u, 1u}) ledger.completed(0, segment);
+  EXPECT_EQ(longest_work(ledger, Messages(), 7), 200u) << "what became of message 3 is not known";
+  ledger.completed(2, 0);
+  ledger.completed(2, 1);
+  EXPECT_EQ(longest_work(ledger, Messages(), 8), 101u);
+}
+
 TEST(MigrationEnd, a_sender_that_cannot_fence_chooses_behind_the_receivers_fence) {
   for (const bool peer_first : {true, false}) {
     MigrationEnd sender(true);

@@ -10,6 +10,7 @@
 //   bool kept(message)                     it can be sent (again)
 //   uint32_t segments(message)
 //   uint32_t path_of(message, segment)     where it was given to, written or not
+//   uint32_t bytes_of(message, segment)
 //   bool carries(path)                     it carries, and is not being left
 //   bool written(message, segment)         its path has taken it (asked by the exploration alone)
 // and carries out:
@@ -17,6 +18,7 @@
 //   void cannot_send(message)              it is lost: the end fails
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -98,6 +100,17 @@ bool all_confirmed(const SendLedgerOf<kWindow>& ledger, Host& host, uint32_t pat
       for (uint32_t i = 0; i < host.segments(message); ++i)
         if (host.path_of(message, i) == path) return false;
   return true;
+}
+
+/// Bytes of the longest segment that `path` was to carry and its NIC has not reported.
+template <uint32_t kWindow, class Host>
+uint32_t longest_work(const SendLedgerOf<kWindow>& ledger, const Host& host, uint32_t path) {
+  uint32_t longest = 0;
+  for (uint64_t message = ledger.first_held(); message < ledger.next(); ++message)
+    if (host.known(message) && !ledger.done(message, false))
+      for (uint32_t i = 0; i < host.segments(message); ++i)
+        if (host.path_of(message, i) == path) longest = std::max(longest, host.bytes_of(message, i));
+  return longest;
 }
 
 /// The receiver's messages whose CTS entries the sender may lack.

@@ -12,6 +12,12 @@
 
 namespace r2ccl {
 
+/// What a work request of `bytes` may take over a NIC that carries `mbps` (> 0), in ns. It may get an eighth
+/// of that: other channels share the NIC, and it may be slower than is known.
+constexpr uint64_t longest_work_ns(uint64_t bytes, double mbps) {
+  return uint64_t(double(bytes) * 8 * 8 * 1000 / mbps);
+}
+
 class StallTimer {
  public:
   static constexpr uint64_t kFirstProbePauseNs = 8'000'000;
@@ -95,8 +101,10 @@ class StallTimer {
     if (silence_ <= kSlowPeerNs || slow_peer_told_) return false;
     return slow_peer_told_ = true;
   }
-  /// A queue pair with posted work has made no progress for too long.
-  bool stuck() const { return silence_ > stuck_.ns() && alive_ - nothing_open_at_ > stuck_.ns() / 2; }
+  /// A queue pair with posted work has made no progress for too long. `work_ns`: what its work may take.
+  bool stuck(uint64_t work_ns = 0) const {
+    return silence_ > stuck_.ns() + work_ns && alive_ - nothing_open_at_ > stuck_.ns() / 2 + work_ns;
+  }
 
   uint64_t silence() const { return silence_; }
   /// How many paths were left because their probes failed, since the last progress.

@@ -138,6 +138,20 @@ TEST(StallTimer, work_that_was_not_open_all_the_while_is_not_stuck) {
   EXPECT_EQ(s.timer.silence() / kMs, 999 + kStuck / 2 / kMs + 1);
 }
 
+TEST(StallTimer, work_that_takes_long_must_have_been_open_for_long) {
+  Silent s;
+  s.until([&] {
+    if (s.timer.silence() < 1000 * kMs) s.timer.nothing_open();
+    return s.timer.stuck(700 * kMs);
+  });
+  EXPECT_EQ(s.timer.silence() / kMs, 999 + 700 + kStuck / 2 / kMs + 1);
+}
+
+TEST(StallTimer, a_work_request_may_take_eight_times_as_long_as_on_an_idle_port) {
+  EXPECT_EQ(longest_work_ns(uint64_t{1} << 30, 25'000), 2'748'779'069u);  // 0.34 s over a NIC of 25 Gbit/s
+  EXPECT_EQ(longest_work_ns(0, 400'000), 0u);
+}
+
 TEST(StallTimer, a_slow_rail_is_waited_for_twice_as_long_each_time) {
   Silent s;
   const auto stuck = [&] { return s.timer.stuck(); };

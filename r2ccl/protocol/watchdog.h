@@ -12,6 +12,7 @@
 //   probe(path)        what its probe shows
 //   probe_age(path)    since it was begun
 //   stands_still()     a path with something posted that a working queue pair would have completed, 0: none
+//   work_ns(path)      what the longest work request that is posted to it may take on a NIC that works
 //   marked_failed()    an error has marked a path failed: it is left for that reason
 //   still_carries(path)  nothing that was heard has ended that, or begun to
 // and carries out:
@@ -121,7 +122,8 @@ class Watchdog {
     stall_.answered();
     if (stall_.slow_peer()) host.slow_peer(stall_.silence());
     if (stall_.request_retransmit_due()) host.request_retransmit(stall_.patient());
-    if (const uint32_t still = stall_.stuck() ? host.stands_still() : 0; still != 0) {
+    if (const uint32_t still = stall_.stuck() ? host.stands_still() : 0;
+        still != 0 && stall_.stuck(host.work_ns(still))) {
       stall_.left_standing_still();
       host.leave_standing_still(still);
     } else if (stall_.probe_due()) {

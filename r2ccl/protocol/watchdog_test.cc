@@ -23,6 +23,7 @@ struct World {
   uint64_t comes_when_looked = 0;
   std::vector<uint32_t> other;
   uint32_t still = 0;
+  std::map<uint32_t, uint64_t> work;
   std::map<uint32_t, ProbeSight> answers;  // what a probe of this path will show
   std::map<uint32_t, uint64_t> probed_at;
   int probes = 0, full_probes = 0, looks = 0, rested = 0, had_room = 0;
@@ -42,6 +43,7 @@ struct World {
   }
   uint64_t probe_age(uint32_t path) const { return alive - probed_at.at(path); }
   uint32_t stands_still() const { return still; }
+  uint64_t work_ns(uint32_t path) const { return work.count(path) ? work.at(path) : 0; }
   bool marked_failed() const { return failed; }
   void moved() { ++had_room; }
   void rests() {
@@ -220,6 +222,15 @@ TEST(Watchdog, a_queue_pair_that_stands_still_while_probes_pass_is_left) {
   EXPECT_NEAR(double(w.goes_on(60'000)), double(kStuck / kMs), 3);
   EXPECT_EQ(w.left_still, std::vector<uint32_t>{1});
   EXPECT_TRUE(w.left_silent.empty());
+}
+
+TEST(Watchdog, a_queue_pair_with_long_work_is_waited_for_as_long_as_that_may_take) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.still = 1;
+  w.work = {{1, 3000 * kMs}, {2, 9000 * kMs}};
+  EXPECT_NEAR(double(w.goes_on(60'000)), double(kStuck / kMs + 3000), 3);
+  EXPECT_EQ(w.left_still, std::vector<uint32_t>{1});
 }
 
 TEST(Watchdog, a_lane_that_stands_still_is_the_one_that_is_left) {

@@ -20,6 +20,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/control/interface.h"
+#include "r2ccl/topology/topology.h"
 
 namespace r2ccl {
 namespace {
@@ -112,15 +113,29 @@ void Service::adopt(std::shared_ptr<Channel> channel) {
 Result<control::Endpoint> Service::endpoint() {
   const std::lock_guard lock(mutex_);
   if (!listening_) {
+    std::string interface;
     auto fd = control::listen_any(
-        {context_.config.socket_interface, context_.config.socket_family, context_.config.comm_id},
-        endpoint_);
+        {context_.config.socket_interface, context_.config.socket_family, context_.config.comm_id}, endpoint_,
+        &interface);
     if (!fd) return fd.error();
+    warn_of_shared_fate(interface);
     listening_ = std::move(*fd);
     control::close_in_child(listening_);
     watch_listening();
   }
   return endpoint_;
+}
+
+// A migration needs the control connection, which must not fail with the NIC that is left.
+void Service::warn_of_shared_fate(const std::string& interface) const {
+  if (!context_.resilient()) return;
+  for (const verbs::Device& device : context_.devices)
+    if (topology::is_interface_of(interface, device.name()))
+      R2_WARN(
+          "NET/R2CCL: control connections use interface %s, which belongs to NIC %s: if that NIC fails as a "
+          "whole, traffic cannot move away from it. Set NCCL_SOCKET_IFNAME, or for this plugin alone "
+          "R2CC_SOCKET_IFNAME, to another interface",
+          interface.c_str(), device.name().c_str());
 }
 
 bool Service::watch_fd(int fd, uint64_t data) {

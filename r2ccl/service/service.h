@@ -105,6 +105,7 @@ class Service {
   void watch(Entry& entry);
   bool watch_fd(int fd, uint64_t data);
   void watch_listening();
+  void warn_of_shared_fate(const std::string& interface) const;
   void accept_all(uint64_t now);
   void greet(uint64_t now);
   bool meet(Pending& pending);

@@ -207,6 +207,43 @@ TEST(Outage, a_peer_that_cannot_be_reached_is_an_error_within_the_bound) {
   EXPECT_EQ(receiver.wait(60s), 0);
 }
 
+// The same while messages move: the job goes on as long as it needs no control message.
+TEST(Outage, a_peer_that_cannot_be_reached_is_no_error_while_data_moves) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment brief{{"R2CC_CONTROL_MS", "300"}};
+  constexpr auto kAway = 4 * 300ms * kSanitizerFactor;
+  const Child receiver = start(fabric, 1, brief, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* channel) { receive_rounds(n, channel, link); });
+  });
+  const Child sender = start(fabric, 0, brief, [&](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* channel) {
+      rlimit limit{};
+      ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+      const rlim_t usual = limit.rlim_cur;
+      const auto end = Clock::now() + kAway;
+      uint64_t first = 0;
+      do {
+        send_messages(n, channel, first, first + kRound);
+        if (first == 0) {
+          limit.rlim_cur = 3;
+          ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+          EXPECT_GT(cut_connections(), 0);
+        } else if (limit.rlim_cur != usual && Clock::now() > end) {
+          limit.rlim_cur = usual;
+          ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        }
+        first += kRound;
+      } while (!testing::Test::HasFailure() && one_more_round(link));
+      EXPECT_EQ(limit.rlim_cur, usual) << "it ended before the connection could come back";
+    });
+  });
+  relay_handle(receiver, sender);
+  const auto end = Clock::now() + 2 * kAway;
+  run_rounds(receiver, sender, [&] { return Clock::now() > end; });
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
 // A receiver waits for its sender to connect again, and has no other word from it when that one's end is gone
 // while its process lives on. The process closes what the receiver connects to it, ten seconds later each
 // time.

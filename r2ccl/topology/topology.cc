@@ -137,6 +137,12 @@ std::string pci_path_of(const std::string& nic_name, const std::string& sysfs) {
   return fs::exists(first_function, failed) ? first_function : path;
 }
 
+bool is_interface_of(const std::string& interface, const std::string& nic_name, const std::string& sysfs) {
+  std::error_code failed;
+  return !interface.empty() &&
+         fs::exists(fs::path(sysfs) / "class/infiniband" / nic_name / "device/net" / interface, failed);
+}
+
 int numa_node_of(const void* address) {
   int node = -1;
   const long rc = syscall(SYS_get_mempolicy, &node, nullptr, 0, address, MPOL_F_NODE | MPOL_F_ADDR);

@@ -33,6 +33,10 @@ const char* name(Distance distance);
 /// bandwidth. Empty when there is none. `sysfs` is where sysfs is mounted.
 std::string pci_path_of(const std::string& nic_name, const std::string& sysfs = "/sys");
 
+/// Is this network interface of the same PCI device as the InfiniBand device, so that it fails with that?
+bool is_interface_of(const std::string& interface, const std::string& nic_name,
+                     const std::string& sysfs = "/sys");
+
 /// NUMA node of the page that holds `address`, -1 when the kernel does not say (or the page was never
 /// touched).
 int numa_node_of(const void* address);

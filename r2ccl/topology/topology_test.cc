@@ -185,6 +185,12 @@ TEST(TopologyTest, loads_the_machine_for_a_nic_with_a_pci_path_that_hwloc_does_n
   EXPECT_EQ(t.pci_path(1), canonical) << "NCCL counts the functions of a card as one PCI device";
   EXPECT_EQ(t.between(0, 1), Distance::kUnknown);
   EXPECT_EQ(t.backup_order(0), std::vector<int>{1});
+
+  fs::create_directories(root / "devices/pciffff:fe/ffff:fe:1f.1/net/ib1");
+  EXPECT_TRUE(is_interface_of("ib1", "fake1", root));
+  EXPECT_FALSE(is_interface_of("ib1", "fake0", root)) << "of another function";
+  EXPECT_FALSE(is_interface_of("ib0", "fake1", root));
+  EXPECT_FALSE(is_interface_of("", "fake1", root));
   fs::remove_all(root);
 }
 

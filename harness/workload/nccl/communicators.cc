@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/workload/nccl/communicators.h"
 
-#include <sched.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "harness/workload/cpu/small_float.h"
+#include "harness/workload/nccl/waiting.h"
 
 namespace r2bench {
 
@@ -19,7 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr auto kAskEvery = 2ms;   // NCCL for an asynchronous error
 constexpr auto kCloseBound = 6s;  // of all communicators
 constexpr auto kAbortBound = 3s;
 
@@ -54,8 +53,13 @@ std::vector<char> premultiplier(DataType type) {
 
 }  // namespace
 
-Communicators::Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options)
-    : driver_(cuda::Driver::instance()), nccl_(nccl), config_(config), options_(options) {
+Communicators::Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options,
+                             std::function<void()> interrupt)
+    : driver_(cuda::Driver::instance()),
+      nccl_(nccl),
+      config_(config),
+      options_(options),
+      interrupt_(std::move(interrupt)) {
   lanes_.resize(size_t(options.communicators * options.sets()));
   for (Lane& lane : lanes_) {
     driver_.check(driver_.StreamCreate(&lane.stream, cuda::kStreamNonBlocking), "cuStreamCreate");
@@ -76,24 +80,30 @@ std::vector<nccl::UniqueId> Communicators::make_ids() const {
   return ids;
 }
 
-void Communicators::initialise(const std::vector<nccl::UniqueId>& ids) {
+void Communicators::initialise(const std::vector<nccl::UniqueId>& ids, std::vector<GpuData::Buffer> buffers) {
+  if (options_.registers) buffers_ = std::move(buffers);
   for (size_t i = 0; i < lanes_.size(); ++i) join(lanes_[i], ids.at(i));
   spare_ids_.assign(ids.begin() + std::ptrdiff_t(lanes_.size()), ids.end());
 }
 
 void Communicators::join(Lane& lane, const nccl::UniqueId& id) {
-  if (lane.network) {
+  if (lane.network || !options_.blocking) {
     nccl::Config config;
     config.net_name = lane.network;
-    nccl_.check(nccl_.CommInitRankConfig(&lane.comm, config_.ranks(), id, config_.rank(), &config),
-                "ncclCommInitRankConfig");
+    if (!options_.blocking) config.blocking = 0;
+    const int result = nccl_.CommInitRankConfig(&lane.comm, config_.ranks(), id, config_.rank(), &config);
+    finish(result, "ncclCommInitRankConfig", lane.comm);
   } else {
     nccl_.check(nccl_.CommInitRank(&lane.comm, config_.ranks(), id, config_.rank()), "ncclCommInitRank");
   }
-  prepare_reduction(lane);
+  prepare(lane);
 }
 
-void Communicators::prepare_reduction(Lane& lane) {
+void Communicators::prepare(Lane& lane) {
+  lane.registrations.clear();
+  for (const GpuData::Buffer& buffer : buffers_)
+    finish(nccl_.CommRegister(lane.comm, buffer.at, buffer.bytes, &lane.registrations.emplace_back()),
+           "ncclCommRegister", lane.comm);
   lane.reduction = nccl::operation_number(config_.reduction);
   if (config_.reduction != Reduction::kPremulSum) return;
   std::vector<char> factor = premultiplier(config_.dtype);
@@ -107,7 +117,10 @@ void Communicators::enqueue(const GpuData& data, const Lane& lane, int part) {
   const void* from = data.send_buffer(part);
   void* to = data.receive_buffer(part);
   const int type = nccl_type(config_.dtype), rank = config_.rank(), ranks = config_.ranks();
-  const auto check = [&](int result, const char* call) { nccl_.check(result, call, lane.comm); };
+  const auto check = [&](int result, const char* call) {
+    // In a group nothing has begun yet.
+    if (options_.blocking || result != nccl::kInProgress) nccl_.check(result, call, lane.comm);
+  };
   const auto exchange = [&](int peer, const void* out, int source, void* in) {
     check(nccl_.Send(out, plan.count, type, peer, lane.comm, lane.stream), "ncclSend");
     check(nccl_.Recv(in, plan.count, type, source, lane.comm, lane.stream), "ncclRecv");
@@ -141,7 +154,8 @@ void Communicators::enqueue_all(const GpuData& data, int set) {
     if (group) nccl_.check(nccl_.GroupStart(), "ncclGroupStart");
     for (int call = 0; call < options_.group_calls; ++call)
       enqueue(data, lane, c * options_.group_calls + call);
-    if (group) nccl_.check(nccl_.GroupEnd(), "ncclGroupEnd", lane.comm);
+    const int result = group ? nccl_.GroupEnd() : options_.blocking ? nccl::kSuccess : nccl::kInProgress;
+    finish(result, group ? "ncclGroupEnd" : "a call on a nonblocking communicator", lane.comm);
   }
 }
 
@@ -178,35 +192,60 @@ void Communicators::start(const GpuData& data, int set) {
   }
 }
 
-bool Communicators::wait(const std::function<bool()>& stop) {
-  auto ask = Clock::now() + kAskEvery;
-  for (const Lane& lane : started_) {
-    while (true) {
-      const int state = driver_.EventQuery(lane.done);
-      if (state == cuda::kSuccess) break;
-      if (state != cuda::kNotReady) driver_.check(state, "cuEventQuery");
-      if (Clock::now() >= ask) {
-        if (stop()) return false;
-        for (const Lane& each : started_) nccl_.check_async(each.comm);
-        ask = Clock::now() + kAskEvery;
-      }
-      sched_yield();
-    }
-  }
-  return true;
+void Communicators::wait() {
+  const auto look = [this] {
+    interrupt_();
+    for (const Lane& lane : started_) nccl_.check_async(lane.comm);
+  };
+  for (const Lane& lane : started_)
+    poll_until(
+        [&] {
+          const int state = driver_.EventQuery(lane.done);
+          if (state != cuda::kNotReady) driver_.check(state, "cuEventQuery");
+          return state == cuda::kSuccess;
+        },
+        look);
+}
+
+int Communicators::settle(nccl::Comm comm) const {
+  int state = nccl::kInProgress;
+  poll_until(
+      [&] {
+        nccl_.check(nccl_.CommGetAsyncError(comm, &state), "ncclCommGetAsyncError", comm);
+        return state != nccl::kInProgress;
+      },
+      interrupt_);
+  return state;
+}
+
+void Communicators::finish(int result, const char* call, nccl::Comm comm) const {
+  if (!options_.blocking && result == nccl::kInProgress) result = settle(comm);
+  nccl_.check(result, call, comm);
 }
 
 bool Communicators::close(bool abort) {
   // NCCL does not destroy a communicator while there is a graph with its operations.
   if (graph_ && !abort) driver_.GraphExecDestroy(std::exchange(graph_, nullptr));
-  std::vector<nccl::Comm> comms;
+  std::vector<std::pair<nccl::Comm, std::vector<void*>>> comms;
   for (Lane& lane : lanes_)
-    if (lane.comm) comms.push_back(std::exchange(lane.comm, nullptr));
+    if (lane.comm) comms.emplace_back(std::exchange(lane.comm, nullptr), lane.registrations);
   // A call that hangs must hold up neither the report nor the process's end.
   auto ended = std::make_shared<std::promise<void>>();
   auto future = ended->get_future();
-  std::thread([comms, ended, abort, close = nccl_.CommDestroy, give_up = nccl_.CommAbort] {
-    for (const nccl::Comm comm : comms) (abort ? give_up : close)(comm);
+  std::thread([comms, ended, abort, blocking = options_.blocking, &nccl = nccl_] {
+    for (const auto& [comm, registrations] : comms) {
+      if (abort) {
+        nccl.CommAbort(comm);
+        continue;
+      }
+      for (void* registration : registrations) nccl.CommDeregister(comm, registration);
+      if (!blocking) {
+        nccl.CommFinalize(comm);
+        for (int state = nccl::kInProgress; state == nccl::kInProgress; std::this_thread::sleep_for(1ms))
+          if (nccl.CommGetAsyncError(comm, &state) != nccl::kSuccess) break;
+      }
+      nccl.CommDestroy(comm);
+    }
     ended->set_value();
   }).detach();
   return future.wait_for(abort ? kAbortBound : kCloseBound) == std::future_status::ready;

@@ -16,33 +16,36 @@ namespace r2bench {
 
 class Communicators {
  public:
-  Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options);
+  /// `interrupt` is called every few milliseconds while something is waited for; what it throws passes
+  /// through.
+  Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options,
+                std::function<void()> interrupt);
 
   /// One id for each communicator, and for those that an abort makes room for; only of the group's first
   /// rank.
   std::vector<nccl::UniqueId> make_ids() const;
-  /// Collective over the group's ranks. Throws NcclError.
-  void initialise(const std::vector<nccl::UniqueId>& ids);
+  /// Collective over the group's ranks. `buffers`: what is registered, if anything. Throws NcclError.
+  void initialise(const std::vector<nccl::UniqueId>& ids, std::vector<GpuData::Buffer> buffers);
 
   /// Starts the operation on prepared data, on this set of communicators. Throws NcclError, CudaError.
   void start(const GpuData& data, int set = 0);
-  /// Polls until all of it has ended; false when `stop` said so first. Throws NcclError, CudaError.
-  bool wait(const std::function<bool()>& stop);
+  /// Polls until all of it has ended. Throws NcclError, CudaError.
+  void wait();
 
   /// Ends the communicators as `options.renewal` says and makes those that come after them, of this group. An
-  /// open operation is lost. `member`: this rank goes on in them. False when `stop` said so first. Throws
-  /// NcclError, CudaError.
-  bool renew(const Communicator& group, bool member, const std::function<bool()>& stop);
+  /// open operation is lost. `member`: this rank goes on in them. Throws NcclError, CudaError.
+  void renew(const Communicator& group, bool member);
   /// Some of the last operation is still open.
   bool open() const;
 
   /// Ends the communicators in order, or with `abort` at once; false when they did not within the bound
-  /// (their threads are then still at it: the process has to leave by _exit).
+  /// (their threads are then still at it, with `nccl`: the process has to leave by _exit).
   bool close(bool abort);
 
  private:
   struct Lane {
     nccl::Comm comm = nullptr;
+    std::vector<void*> registrations;
     const char* network = nullptr;  ///< by its name; nullptr: which the environment says
     cuda::Stream stream = nullptr;
     cuda::Event done = nullptr;
@@ -50,8 +53,13 @@ class Communicators {
   };
 
   void join(Lane& lane, const nccl::UniqueId& id);
-  void prepare_reduction(Lane& lane);
-  bool settle(nccl::Comm comm, const std::function<bool()>& stop);
+  /// What a new communicator needs before its first operation.
+  void prepare(Lane& lane);
+  /// Waits while the communicator is in progress; NCCL's state of it then.
+  int settle(nccl::Comm comm) const;
+  /// Checks what a call has returned. A nonblocking communicator may go on behind it; then its end is waited
+  /// for.
+  void finish(int result, const char* call, nccl::Comm comm) const;
   void enqueue(const GpuData& data, const Lane& lane, int part);
   void enqueue_all(const GpuData& data, int set);
   void capture(const GpuData& data);
@@ -60,6 +68,8 @@ class Communicators {
   const nccl::Library& nccl_;
   RankConfig config_;
   const NcclOptions options_;
+  const std::function<void()> interrupt_;
+  std::vector<GpuData::Buffer> buffers_;
   std::vector<nccl::UniqueId> spare_ids_;  ///< of the communicators after an abort
   std::vector<Lane> lanes_;                ///< one set after the other; the first one's stream carries graphs
   std::span<Lane> started_;                ///< of the last operation

@@ -95,7 +95,8 @@ GpuData::GpuData(const RankConfig& config, int parts)
       parts_(parts),
       seed_(config.seed),
       plan_(plan_collective(part_)),
-      element_(element_size(config.dtype)) {
+      element_(element_size(config.dtype)),
+      allocated_(std::max(config.bytes, kProvenElements * element_)) {
   char log[4096] = "";
   int options[] = {cuda::kJitErrorLog, cuda::kJitErrorLogBytes};
   void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
@@ -110,12 +111,11 @@ GpuData::GpuData(const RankConfig& config, int parts)
   driver_.check(driver_.ModuleGetFunction(&count_touched_, module, "r2bench_count_touched"),
                 "cuModuleGetFunction");
   driver_.check(driver_.StreamCreate(&stream_, cuda::kStreamNonBlocking), "cuStreamCreate");
-  const size_t bytes = std::max(config.bytes, kProvenElements * element_);
-  driver_.check(driver_.MemAlloc(&output_, bytes), "cuMemAlloc");
+  driver_.check(driver_.MemAlloc(&output_, allocated_), "cuMemAlloc");
   if (config.in_place)
     input_ = output_;
   else
-    driver_.check(driver_.MemAlloc(&input_, bytes), "cuMemAlloc");
+    driver_.check(driver_.MemAlloc(&input_, allocated_), "cuMemAlloc");
   driver_.check(driver_.MemAlloc(&factors_, kMostRanks * sizeof(uint32_t)), "cuMemAlloc");
   driver_.check(driver_.MemAlloc(&total_, sizeof(uint64_t)), "cuMemAlloc");
 }
@@ -123,6 +123,12 @@ GpuData::GpuData(const RankConfig& config, int parts)
 void GpuData::regroup(const Communicator& group) {
   part_.group = group;
   plan_ = plan_collective(part_);
+}
+
+std::vector<GpuData::Buffer> GpuData::buffers() const {
+  std::vector<Buffer> all = {{reinterpret_cast<void*>(output_), allocated_}};
+  if (input_ != output_) all.push_back({reinterpret_cast<void*>(input_), allocated_});
+  return all;
 }
 
 void* GpuData::pointer(cuda::Address buffer, int part, size_t first) const {

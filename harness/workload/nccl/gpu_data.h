@@ -36,6 +36,13 @@ class GpuData {
   /// From now on the operations are those of this group.
   void regroup(const Communicator& group);
 
+  /// Address and bytes of each buffer that NCCL is told of.
+  struct Buffer {
+    void* at = nullptr;
+    size_t bytes = 0;
+  };
+  std::vector<Buffer> buffers() const;
+
   const CollectivePlan& plan() const { return plan_; }
   /// What NCCL is told for a part.
   void* send_buffer(int part) const { return pointer(input_, part, plan_.send_first); }
@@ -62,6 +69,7 @@ class GpuData {
   const uint64_t seed_;
   CollectivePlan plan_;
   size_t element_;
+  size_t allocated_;  ///< bytes of each buffer
   cuda::Stream stream_ = nullptr;
   cuda::Function fill_ = nullptr, count_wrong_ = nullptr, count_touched_ = nullptr;
   cuda::Address input_ = 0, output_ = 0, factors_ = 0, total_ = 0;

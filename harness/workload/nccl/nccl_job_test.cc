@@ -111,6 +111,52 @@ TEST_F(NcclJob, graphs_communicators_and_groups_are_exact_and_told_apart) {
   expect_wrong(2);  // one of each communicator
 }
 
+TEST_F(NcclJob, buffers_are_registered_with_each_communicator_until_it_is_destroyed) {
+  scenario_.workload.nccl.registers = true;
+  scenario_.workload.nccl.communicators = 2;
+  scenario_.env["STANDIN_NCCL_STRICT"] = "1";
+  for (const Operation op : kAll) {
+    SCOPED_TRACE(name(op));
+    scenario_.workload.op = op;
+    expect_exact();
+  }
+  scenario_.workload.op = Operation::kAllReduce;
+  scenario_.workload.in_place = true;
+  expect_exact();
+  scenario_.workload.nccl.registers = false;
+  EXPECT_EQ(run().outcome, Outcome::kKilled) << "the stand-in takes buffers that are not registered";
+}
+
+TEST_F(NcclJob, calls_on_nonblocking_communicators_are_waited_for) {
+  scenario_.workload.nccl.blocking = false;
+  scenario_.workload.nccl.registers = true;
+  for (const int calls : {1, 2})
+    for (const Operation op : kAll) {
+      SCOPED_TRACE(std::string(name(op)) + ", " + std::to_string(calls) + " calls in a group");
+      scenario_.workload.op = op;
+      scenario_.workload.nccl.group_calls = calls;
+      scenario_.workload.nccl.communicators = calls;
+      scenario_.env.clear();
+      expect_exact();
+      misbehave("corrupt@2");
+      EXPECT_GT(run().correctness.wrong_elements, 0u);
+    }
+}
+
+TEST_F(NcclJob, what_a_nonblocking_communicator_says_later_ends_the_job) {
+  scenario_.workload.nccl.blocking = false;
+  for (const char* fault : {"async@3", "refuse@3"}) {
+    SCOPED_TRACE(fault);
+    misbehave(fault);
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kError);
+    for (const RankResult& rank : mode.ranks) EXPECT_EQ(rank.signal, 0) << rank.label << " had to be killed";
+  }
+  scenario_.timeouts.stall = 2s;
+  misbehave("hang@3");
+  EXPECT_EQ(run().outcome, Outcome::kHang);
+}
+
 TEST_F(NcclJob, two_transports_take_turns_of_four_operations_each_on_communicators_of_their_own) {
   scenario_.workload.warmup = 8;
   scenario_.workload.iters = 12;  // 0000 1111 1111 of the first two sets
@@ -282,6 +328,15 @@ TEST_F(Renewed, an_abort_ends_an_operation_that_hangs_and_it_is_done_again) {
   expect_renewed(3, 3);
   scenario_.workload.nccl.communicators = 2;
   scenario_.workload.reduction = Reduction::kPremulSum;
+  expect_renewed(3, 3);
+}
+
+TEST_F(Renewed, a_nonblocking_communicator_is_aborted_like_any_other_and_the_next_one_gets_the_buffers_too) {
+  scenario_.workload.nccl.blocking = false;
+  scenario_.workload.nccl.registers = true;
+  scenario_.env["STANDIN_NCCL_STRICT"] = "1";
+  renew(RenewBy::kAbort, true);
+  hang_in_it();
   expect_renewed(3, 3);
 }
 

@@ -62,6 +62,9 @@ Library::Library(const std::string& path) {
   bind(library, GetLastError, "ncclGetLastError");
   bind(library, CommShrink, "ncclCommShrink");
   bind(library, CommRevoke, "ncclCommRevoke");
+  bind(library, CommFinalize, "ncclCommFinalize");
+  bind(library, CommRegister, "ncclCommRegister");
+  bind(library, CommDeregister, "ncclCommDeregister");
 }
 
 std::string Library::version() const {
@@ -72,11 +75,8 @@ std::string Library::version() const {
 }
 
 void Library::check_can(RenewBy by) const {
-  if (by != RenewBy::kAbort && !CommShrink)
-    throw NcclError("NCCL " + version() + " has no ncclCommShrink, which 'renew' needs; 2.27 and later have");
-  if (by == RenewBy::kRevoke && !CommRevoke)
-    throw NcclError("NCCL " + version() +
-                    " has no ncclCommRevoke, which 'renew' needs; 2.28.7 and later have");
+  if (by != RenewBy::kAbort) check_has(CommShrink, "ncclCommShrink", "'renew'", "2.27");
+  if (by == RenewBy::kRevoke) check_has(CommRevoke, "ncclCommRevoke", "'renew'", "2.28.7");
 }
 
 std::string Library::describe(int result, Comm comm) const {

@@ -57,6 +57,13 @@ struct Library {
   void check_async(Comm comm) const;
   /// Throws NcclError when this version lacks what such a renewal calls.
   void check_can(RenewBy by) const;
+  /// Throws NcclError when this version lacks a function: its name, what needs it, and which version has it.
+  template <typename F>
+  void check_has(F* function, const char* symbol, const char* who, const char* since) const {
+    if (!function)
+      throw NcclError("NCCL " + version() + " has no " + symbol + ", which " + who + " needs; " + since +
+                      " and later have");
+  }
 
   int (*GetVersion)(int*);
   int (*GetUniqueId)(UniqueId*);
@@ -79,6 +86,9 @@ struct Library {
   // nullptr where the version has none.
   int (*CommShrink)(Comm, int* without, int count, Comm* smaller, void* config, int flags);  ///< 2.27
   int (*CommRevoke)(Comm, int flags);                                                        ///< 2.28.7
+  int (*CommFinalize)(Comm);                                                                 ///< 2.14
+  int (*CommRegister)(Comm, void*, size_t, void** handle);                                   ///< 2.19
+  int (*CommDeregister)(Comm, void* handle);                                                 ///< 2.19
 
  private:
   std::string describe(int result, Comm comm) const;

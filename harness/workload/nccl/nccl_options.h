@@ -18,6 +18,8 @@ struct NcclOptions {
   bool graph = false;
   int communicators = 1;
   int group_calls = 1;
+  bool registers = false;
+  bool blocking = true;
   int copies = 8;  ///< communicators of each transport, where two take turns
   int job_rank = 0;
   int ranks_per_node = 1;
@@ -53,6 +55,8 @@ struct NcclOptions {
                            {"graph", graph},
                            {"communicators", communicators},
                            {"group_calls", group_calls},
+                           {"registers", registers},
+                           {"blocking", blocking},
                            {"copies", copies},
                            {"job_rank", job_rank},
                            {"ranks_per_node", ranks_per_node},
@@ -71,6 +75,8 @@ struct NcclOptions {
     o.graph = json.at("graph");
     o.communicators = json.at("communicators");
     o.group_calls = json.at("group_calls");
+    o.registers = json.at("registers");
+    o.blocking = json.at("blocking");
     o.copies = json.at("copies");
     o.job_rank = json.at("job_rank");
     o.ranks_per_node = json.at("ranks_per_node");

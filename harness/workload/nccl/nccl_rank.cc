@@ -96,14 +96,17 @@ void NcclRank::set_up() {
   nccl_ = std::make_unique<nccl::Library>(options_.library);
   greet(gpu);
   if (options_.renewal) nccl_->check_can(options_.renewal->by);
-  if (is_beside(options_.transport) && !nccl_->CommInitRankConfig)
-    throw nccl::NcclError("NCCL " + nccl_->version() +
-                          " has no ncclCommInitRankConfig, by which a communicator names its network");
+  if (is_beside(options_.transport) || !options_.blocking)
+    nccl_->check_has(nccl_->CommInitRankConfig, "ncclCommInitRankConfig",
+                     options_.blocking ? "a communicator over another network" : "'blocking: false'", "2.14");
+  if (!options_.blocking)
+    nccl_->check_has(nccl_->CommFinalize, "ncclCommFinalize", "'blocking: false'", "2.14");
+  if (options_.registers) nccl_->check_has(nccl_->CommDeregister, "ncclCommDeregister", "'register'", "2.19");
   data_ = std::make_unique<GpuData>(config_, options_.parts());
   data_->prove_kernels();
 
   // Ids travel through the runner, from the group's first rank to all.
-  communicators_ = std::make_unique<Communicators>(*nccl_, config_, options_);
+  communicators_ = std::make_unique<Communicators>(*nccl_, config_, options_, [this] { look_up(); });
   using Handle = std::vector<unsigned char>;
   const bool twice = options_.renewal && options_.renewal->by == RenewBy::kAbort;
   std::vector<Handle> handles(size_t(options_.communicators * options_.sets()) * (twice ? 2 : 1));
@@ -119,7 +122,7 @@ void NcclRank::set_up() {
     if (handle.size() != nccl::kUniqueIdBytes) throw nccl::NcclError("the first rank has sent no id");
     std::copy(handle.begin(), handle.end(), ids.emplace_back().bytes);
   }
-  communicators_->initialise(ids);
+  communicators_->initialise(ids, data_->buffers());
 }
 
 void NcclRank::greet(const cuda::Gpu& gpu) {
@@ -171,7 +174,7 @@ void NcclRank::carry_out(bool renews, std::optional<uint64_t> number) {
     if (const auto delay = options_.renewal->delay) {
       communicators_->start(*data_);
       for (const uint64_t until = r2ccl::now_ns() + uint64_t(delay->count()); r2ccl::now_ns() < until;) {
-        if (talk_.aborted()) throw RunnerTalk::Aborted{};
+        look_up();
         usleep(50);
       }
     }
@@ -180,7 +183,7 @@ void NcclRank::carry_out(bool renews, std::optional<uint64_t> number) {
     data_->prepare(operations_);  // the operation begins anew, on what it began with
   }
   communicators_->start(*data_, number ? options_.set(*number) : options_.set_of_warmup(operations_));
-  if (!communicators_->wait([this] { return talk_.aborted(); })) throw RunnerTalk::Aborted{};
+  communicators_->wait();
 }
 
 void NcclRank::renew(uint64_t number) {
@@ -195,8 +198,7 @@ void NcclRank::renew(uint64_t number) {
   }
   const bool open = communicators_->open();
   const uint64_t from_ns = r2ccl::now_ns();
-  if (!communicators_->renew(config_.group, !left_out_, [this] { return talk_.aborted(); }))
-    throw RunnerTalk::Aborted{};
+  communicators_->renew(config_.group, !left_out_);
   if (!left_out_) data_->regroup(config_.group);
   talk_.say({{"type", "renewed"},
              {"iteration", number},

@@ -34,6 +34,10 @@ class NcclRank {
   void renew(uint64_t number);
   /// Starts the operation on the group's communicators and waits for its end.
   void carry_out(bool renews, std::optional<uint64_t> number);
+  /// Throws RunnerTalk::Aborted when the runner has ended the job.
+  void look_up() const {
+    if (talk_.aborted()) throw RunnerTalk::Aborted{};
+  }
   void verify();
   void report_correctness(const char* type);
   int fail(const char* kind, const std::string& text, int exit_code);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators that are ended while the job goes on, and those that come after them: as a framework recovers
 // (ncclCommAbort and new ids) or goes on without a rank (ncclCommShrink, ncclCommRevoke).
-#include <sched.h>
-
 #include <utility>
 
 #include "harness/workload/nccl/communicators.h"
+#include "harness/workload/nccl/waiting.h"
 
 namespace r2bench {
 
@@ -15,25 +14,14 @@ bool Communicators::open() const {
   return false;
 }
 
-/// A revoked communicator is in progress until it is quiet. What went wrong on it before is its past.
-bool Communicators::settle(nccl::Comm comm, const std::function<bool()>& stop) {
-  int state = nccl::kInProgress;
-  while (true) {
-    nccl_.check(nccl_.CommGetAsyncError(comm, &state), "ncclCommGetAsyncError", comm);
-    if (state != nccl::kInProgress) return true;
-    if (stop()) return false;
-    sched_yield();
-  }
-}
-
-bool Communicators::renew(const Communicator& group, bool member, const std::function<bool()>& stop) {
+void Communicators::renew(const Communicator& group, bool member) {
   const Renewal& renewal = *options_.renewal;
   const bool at_rest = !renewal.delay;
   if (renewal.by == RenewBy::kRevoke) {
     // All of them before any is waited for: their operations end together.
     for (const Lane& lane : lanes_) nccl_.check(nccl_.CommRevoke(lane.comm, 0), "ncclCommRevoke", lane.comm);
-    for (const Lane& lane : lanes_)
-      if (!settle(lane.comm, stop)) return false;
+    // A revoked communicator is in progress until it is quiet. What went wrong on it before is its past.
+    for (const Lane& lane : lanes_) settle(lane.comm);
   }
   config_.group = group;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -45,20 +33,16 @@ bool Communicators::renew(const Communicator& group, bool member, const std::fun
       nccl_.check(nccl_.CommShrink(old, &without, 1, &lane.comm, nullptr,
                                    quiet ? nccl::kShrinkAtRest : nccl::kShrinkAbort),
                   "ncclCommShrink", old);
-      prepare_reduction(lane);
+      prepare(lane);
     }
     if (renewal.by == RenewBy::kRevoke || (at_rest && renewal.by == RenewBy::kShrink))
       nccl_.check(nccl_.CommDestroy(old), "ncclCommDestroy");
     else
       nccl_.check(nccl_.CommAbort(old), "ncclCommAbort");
   }
-  while (open()) {  // kernels that were told to end
-    if (stop()) return false;
-    sched_yield();
-  }
+  poll_until([this] { return !open(); }, interrupt_);  // kernels that were told to end
   if (renewal.by == RenewBy::kAbort)
     for (size_t i = 0; i < lanes_.size(); ++i) join(lanes_[i], spare_ids_.at(i));
-  return true;
 }
 
 }  // namespace r2bench

@@ -7,9 +7,12 @@
 //   kernel spins); once a communicator was ended in an operation only corrupt is left
 //   STANDIN_NCCL_FAULT=init: rank 1's communicator cannot be made
 //   STANDIN_NCCL_NETWORK=NAME: faults are of communicators of this network alone
+//   STANDIN_NCCL_STRICT=1: every buffer of an operation must be registered, all of it
 // As NCCL's, its ranks meet on the interface that NCCL_SOCKET_IFNAME names; without it, or where that has no
 // address of IPv4, on the loopback.
-// Built with STANDIN_OLD it is a version without ncclCommShrink and ncclCommRevoke.
+// It aborts the process where NCCL's behaviour would be undefined: a call on a communicator that is in
+// progress, one that is destroyed while buffers are registered with it or, if it is nonblocking, before it
+// was finalised. Built with STANDIN_OLD it is a version without ncclCommShrink and ncclCommRevoke.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <ifaddrs.h>
@@ -229,6 +232,36 @@ struct Comm {
   std::vector<std::pair<Message, char*>> receives;
   void* stream = nullptr;
   std::vector<std::weak_ptr<uint64_t>> operations;  ///< alive: on a stream, or in a graph
+  bool nonblocking = false;
+  bool finalised = false;
+  std::map<const char*, size_t> registered;
+
+  /// As a call on a nonblocking communicator: the caller hears that it goes on, and a while later that it has
+  /// ended.
+  int goes_on() {
+    if (!nonblocking) return kSuccess;
+    int before = kSuccess;
+    if (!state.compare_exchange_strong(before, kInProgress)) return before;
+    std::thread([this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      int in_progress = kInProgress;
+      state.compare_exchange_strong(in_progress, kSuccess);
+    }).detach();
+    return kInProgress;
+  }
+  /// In a group a call does not begin before the group's end.
+  void must_be_ready() const {
+    if (nonblocking && state == kInProgress) misused("a call on a communicator that is in progress");
+  }
+  [[noreturn]] static void misused(const char* what) {
+    fprintf(stderr, "stand-in: %s\n", what);
+    std::abort();
+  }
+  void must_have(const char* from, size_t bytes) const {
+    auto after = registered.upper_bound(from);
+    if (after == registered.begin() || from + bytes > std::prev(after)->first + std::prev(after)->second)
+      misused("a buffer that is not registered");
+  }
 
   /// As a kernel whose peer is gone: until the communicator is aborted.
   void leave() {
@@ -248,6 +281,7 @@ void enqueue(void* stream, std::function<void()> work) {
 
 thread_local int group_depth = 0;
 thread_local std::vector<Comm*> grouped;
+thread_local std::vector<Comm*> in_group;  ///< communicators of the open group
 
 /// One request when the stream comes to it; `parts`: where the answer goes.
 int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*>> from,
@@ -259,6 +293,11 @@ int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*
   if (fault.kind == "refuse" && comm->calls == fault.at) {
     last_words = "stand-in: the network of nic 3 is gone\n";
     return kSystemError;
+  }
+  comm->must_be_ready();
+  if (std::getenv("STANDIN_NCCL_STRICT")) {
+    for (const auto& [message, data] : from) comm->must_have(data, message.bytes);
+    for (const auto& [message, data] : to) comm->must_have(data, message.bytes);
   }
   ++comm->calls;
   comm->operations.push_back(calls);
@@ -291,6 +330,8 @@ int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*
     comm->state = kRemoteError;
     comm->spin();
   });
+  if (group_depth == 0) return comm->goes_on();
+  in_group.push_back(comm);
   return kSuccess;
 }
 
@@ -382,13 +423,34 @@ int ncclCommInitRankConfig(void** handle, int ranks, UniqueId id, int rank, nccl
   const std::string network = std::getenv("NCCL_NET") ? std::getenv("NCCL_NET")
                               : config->net_name      ? config->net_name
                                                       : "";
-  if (config->magic != 0xcafebeef || (network != "IB" && !(network == "R2CCL" && loaded))) {
+  if (config->magic != 0xcafebeef ||
+      (!network.empty() && network != "IB" && !(network == "R2CCL" && loaded))) {
     last_words = "stand-in: no network " + network;
     return kInvalidUsage;
   }
-  const int result = connect_to(id, ranks, rank, handle);
-  if (result == kSuccess) static_cast<Comm*>(*handle)->network = network;
-  return result;
+  if (const int result = connect_to(id, ranks, rank, handle); result != kSuccess) return result;
+  auto* comm = static_cast<Comm*>(*handle);
+  comm->network = network;
+  comm->nonblocking = config->blocking == 0;
+  return comm->goes_on();
+}
+int ncclCommRegister(void* handle, void* at, size_t bytes, void** registration) {
+  auto* comm = static_cast<Comm*>(handle);
+  comm->must_be_ready();
+  comm->registered[static_cast<char*>(at)] = bytes;
+  *registration = at;
+  return kSuccess;
+}
+int ncclCommDeregister(void* handle, void* registration) {
+  static_cast<Comm*>(handle)->must_be_ready();
+  return static_cast<Comm*>(handle)->registered.erase(static_cast<char*>(registration)) ? kSuccess
+                                                                                        : kInvalidUsage;
+}
+int ncclCommFinalize(void* handle) {
+  auto* comm = static_cast<Comm*>(handle);
+  comm->must_be_ready();
+  comm->finalised = true;
+  return comm->goes_on();
 }
 int ncclCommAbort(void* handle) {
   auto* comm = static_cast<Comm*>(handle);
@@ -426,7 +488,11 @@ int ncclCommShrink(void* handle, int* without, int count, void** smaller, void* 
 #endif
 /// As NCCL's: waits for the graphs that have operations of this communicator.
 int ncclCommDestroy(void* handle) {
-  for (const auto& operation : static_cast<Comm*>(handle)->operations)
+  auto* comm = static_cast<Comm*>(handle);
+  comm->must_be_ready();
+  if (comm->nonblocking && !comm->finalised) Comm::misused("ncclCommDestroy before ncclCommFinalize");
+  if (!comm->registered.empty()) Comm::misused("ncclCommDestroy with buffers that are registered");
+  for (const auto& operation : comm->operations)
     while (!operation.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return ncclCommAbort(handle);
 }
@@ -454,6 +520,8 @@ int ncclGroupEnd() {
     comm->receives.clear();
   }
   grouped.clear();
+  for (Comm* comm : std::exchange(in_group, {}))
+    if (comm->state == kSuccess && comm->goes_on() == kInProgress && result == kSuccess) result = kInProgress;
   return result;
 }
 int ncclAllReduce(const void* from, void* to, size_t count, int type, int operation, void* comm,

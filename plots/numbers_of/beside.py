@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R2CCL beside NCCL's own transport in the same job, whose operations take turns."""
+
+import statistics
+
+import inputs
+from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
+
+BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 2", "baseline_beside_ib": "R2CCL mode 0", "loose_beside_ib": "R2CCL mode 1, loose ACK",
+          "ib_beside_ib": "NCCL's IB (control)"}
+# How long an AllReduce may take over R2CCL, relative to NCCL's IB transport: bytes from, to, and the most. The latter is a bus bandwidth of 0.99.
+COST_BOUNDS = [(1, 64 * 1024, 1.03), (1024 * 1024, 1024**3, 1 / 0.99)]
+
+
+def within_bound(size, between):
+    """What the interval says of the bound of this size."""
+    bound = next((bound for low, high, bound in COST_BOUNDS if low <= size <= high), None)
+    if bound is None or between is None:
+        return "–"
+    low, high = between
+    return "met" if high <= bound else "missed" if low > bound else "undecided"
+
+
+def beside(results, *sets):
+    """{(size, transport): ([ratio of a pair of communicators], its rows)}"""
+    found = {}
+    for row in rows_of(results, "beside", *sets):
+        ratios, rows = found.setdefault((int(row["bytes"]), row["transport"]), ([], []))
+        ratios += [float(ratio) for ratio in row["ratios"].split()]
+        rows.append(row)
+    return dict(sorted(found.items(), key=lambda item: (item[0][0], list(BESIDE).index(item[0][1]))))
+
+
+def between_jobs(rows):
+    """Pairs of one job are not independent of each other."""
+    return median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+
+
+def beside_table(results, *sets):
+    lines = []
+    for (size, transport), (ratios, rows) in beside(results, *sets).items():
+        between = between_jobs(rows)
+        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), median_of(rows, "other_ms"), short(statistics.median(ratios)),
+                      "–" if between is None else from_to(between), within_bound(size, between), median_of(rows, "cpu_ratio")])
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "bound", "ratio of the CPU times"], lines)
+
+
+def beside_sends(results):
+    """How long ACKs wait where a thread has sends open only: a set for each."""
+    lines = []
+    for tests, name in ((1, "beside"), (8, "beside_sends_8"), (32, "beside_sends_32")):
+        ratios, rows = beside(results, name)[65536, "migrate_beside_ib"]
+        between = between_jobs(rows)
+        lines.append([tests, len(rows), short(statistics.median(ratios)), "–" if between is None else from_to(between), median_of(rows, "cpu_ratio")])
+    return markdown(["tests in vain", "jobs", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
+
+
+def beside_most(results, transport, sizes):
+    """The ratio of the size at which it is the greatest."""
+    return short(max(statistics.median(ratios) for (size, of), (ratios, _) in beside(results, "beside").items() if of == transport and size in sizes))
+
+
+def beside_ratio(results, size, transport, *sets):
+    return beside(results, *sets)[size, transport][0]
+
+
+BLOCKS = {
+    "beside": lambda results: beside_table(results, "beside"),
+    "beside-causes": lambda results: beside_table(results, "beside_causes"),
+    "beside-sends": beside_sends,
+}
+NUMBERS = {
+    "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
+    "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
+    **{f"beside.{name}-{mode}": (lambda transport, sizes: lambda results: beside_most(results, transport, sizes))(transport, sizes)
+       for name, sizes in (("small", range(0, 65537)), ("large", range(2**20, 2**31))) for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
+    **{f"beside.cpu-1mib-{mode}": (lambda transport: lambda results: median_of(beside(results, "beside")[2**20, transport][1], "cpu_ratio"))(transport)
+       for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
+    "beside.never-degraded": lambda results: short(statistics.median(beside_ratio(results, 2**20, "balance_beside_ib", "beside_never_degraded"))),
+    "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", "beside"))),
+    "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", "beside"))),
+    "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
+    "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
+    "beside.causes-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_causes"))),
+    "beside.causes-control": lambda results: short(statistics.median(beside_ratio(results, 65536, "ib_beside_ib", "beside_causes"))),
+    "beside.causes-loose": lambda results: short(statistics.median(beside_ratio(results, 65536, "loose_beside_ib", "beside_causes"))),
+}

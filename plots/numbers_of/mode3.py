@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AllReduce in mode 3, on GPUs and on virtual NICs."""
+
+import statistics
+
+import inputs
+import tables
+from numbers_of.words import markdown, one_run, rows_of, short
+
+
+def mode3_median(results, case, step, measured="nccl_mode3"):
+    found = [row for row in rows_of(results, "nccl", measured) if row["case"] == case and row["step"] == step]
+    if not found:
+        raise inputs.BadInput(f"{tables.path_of(results, 'nccl')}: the set {measured} has no case {case} with a step '{step}'")
+    return found[0]
+
+
+# What, the cases' name, the step, the set.
+MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_striped"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_gpus"),
+         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("one of four lost, current send window", "lost", "after", "nccl_mode3_degraded"),
+         ("two of four lost", "half", "after", "nccl_mode3_gpus"),
+         ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_gpus"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_gpus"),
+         ("two degraded nodes, one of four lost at each, current send window", "two_degraded", "after", "nccl_mode3_degraded"),
+         ("two degraded nodes, one after the other, current send window", "second_loss", "after", "nccl_mode3_degraded"),
+         ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
+
+
+def mode3(results):
+    rows = []
+    for title, case, step, measured in MODE3:
+        known = {row["case"]: row for row in rows_of(results, "nccl", measured) if row["step"] == step}
+        mine = mode3_median(results, f"{case}_mode3", step, measured)
+        rows.append([title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")), short(mine["median_ms"]),
+                     short(float(mine["median_ms"]) / float(mine["bound_ms"]))])
+    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
+
+
+def mode3_versions(results):
+    """One of four NICs lost, under each version of NCCL."""
+    found = {}
+    for row in rows_of(results, "nccl", "nccl_mode3_gpus"):
+        if row["case"] in ("lost_other_nccl", "lost_mode3", "lost_balance", "lost_migrate"):
+            found.setdefault(row["nccl"], []).append(row)
+    lines = []
+    for version, rows in sorted(found.items()):
+        after = {row["mode"]: row["median_ms"] for row in rows if row["step"] == "after"}
+        lines.append([version, sum(int(row["wrong"]) for row in rows), *(short(after.get(number)) for number in ("1", "2", "3"))])
+    return markdown(["NCCL", "wrong elements", "ring, mode 1 (ms)", "ring, mode 2", "mode 3"], lines)
+
+
+ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
+
+
+def mode3_algorithms(results, measured="mode3_algorithms"):
+    lines, rows = rows_of(results, "allreduce_emulated", measured), []
+    for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
+        here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
+        rows.append([nodes, lost, mbits, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
+                     *(short(here[name]["t_to_bound"]) if name in here else "–" for name in ALGORITHMS)])
+    return markdown(["nodes", "x", "NIC (Mbit/s)", "CPUs idle", "bound (ms)", *ALGORITHMS.values()], rows)
+
+
+def mode3_sizes(results):
+    """Mode 3's time over that of the better of ring and Balance, which took turns with it."""
+    lines, rows = rows_of(results, "allreduce_sizes", "mode3_sizes"), []
+    lost = ("0", "1/8", "1/4", "1/2")
+    ratio = {(int(row["bytes"]), row["lost"]): row["to_better_of_ring_and_balance"] for row in lines if row["algorithm"] == "mode3"}
+    for size in sorted({size for size, _ in ratio}):
+        rows.append([inputs.size(size), *(short(ratio[size, x]) if (size, x) in ratio else "–" for x in lost)])
+    return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
+
+
+THROTTLED = {"one_of_two": "one of two at a quarter of its rate", "quarter_default": "one of four at a quarter", "quarter": "one of four at a quarter, no margin",
+             "tenth": "one of four at a tenth, no margin", "two_tenths": "two of four at a tenth", "forced": "one of four at a quarter, CollNet forced"}
+
+
+def mode3_throttled(results):
+    """NICs that are slow although their ports do not say so, in mode 3: with plans by ports alone, and by the rates of links."""
+    found = {}
+    for row in rows_of(results, "runs", "mode3_throttled", "mode3_throttled_2"):
+        case, plans, _ = row["run"].split("-")
+        found.setdefault((case, plans), []).append(row)
+    lines = []
+    for case, words in THROTTLED.items():
+        ports, links = found[(case, "ports")], found[(case, "links")]
+        retained = [[float(row["retained"]) for row in rows] for rows in (ports, links)]
+        lines.append([words, len(ports), len(links), short(ports[0]["limit"]), *(short(str(statistics.median(values))) for values in retained),
+                      sum(int(row["migrations"]) for row in ports), sum(int(row["migrations"]) for row in links), sum(row["exact"] != "1" for row in ports + links)])
+    return markdown(["slow NICs of one node", "jobs: by ports", "by links", "limit", "retained: by ports", "by links", "migrations: by ports", "by links", "jobs with wrong elements"], lines)
+
+
+def mode3_to_bound(results, pick):
+    """Of the cases in which the tuner chose CollNet; in the others mode 3 is Balance."""
+    found = [mode3_median(results, f"{case}_mode3", step, measured) for _, case, step, measured in MODE3 if step == "after" and case not in ("eighth", "throttle")]
+    return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
+
+
+BLOCKS = {
+    "mode3": mode3,
+    "mode3-versions": mode3_versions,
+    "mode3-algorithms": mode3_algorithms,
+    "mode3-sizes": mode3_sizes,
+    "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
+    "mode3-throttled": mode3_throttled,
+}
+NUMBERS = {
+    "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
+    "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
+    "mode3.two-degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["retained"]),
+    "mode3.two-degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["limit"]),
+    "mode3.least": lambda results: mode3_to_bound(results, min),
+    "mode3.most": lambda results: mode3_to_bound(results, max),
+}
