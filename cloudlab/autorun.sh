@@ -5,7 +5,7 @@
 #
 #   autorun.sh NODES vhca|verbs|rxe SCENARIO|paper [RAILS]
 #
-# Exit status: 0 reproduce.sh runs, 1 a node is not ready in time, 64 wrong command line.
+# Exit status: 0 reproduce.sh runs, now or already; 1 a node is not ready in time, 64 wrong command line.
 # For a short test: R2CCL_AUTORUN_STEPS (options of reproduce.sh in place of the scenario's steps) and
 # R2CCL_AUTORUN_WORDS (additional options of each 'r2bench run').
 set -euo pipefail
@@ -17,7 +17,8 @@ if (($# < 3 || $# > 4)) || [[ ! $1 =~ ^[1-9][0-9]*$ || ! $2 =~ ^(vhca|verbs|rxe)
 fi
 nodes=$1 fabric=$2 scenario=$3 rails=${4:-0}
 state=${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node
-words=(--out "${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node/paper")
+out=$state/paper
+words=(--out "$out")
 [[ $fabric == vhca ]] || words+=(--fabric verbs)  # soft RoCE over the ports is a device of the machine as well
 if [[ -n ${R2CCL_AUTORUN_STEPS:-} ]]; then read -ra steps <<<"$R2CCL_AUTORUN_STEPS"; words+=("${steps[@]}")
 elif [[ $scenario != paper ]]; then words+=(--only "$scenario" --only "speed_$scenario" --only "${scenario}_10_faults"); fi
@@ -32,16 +33,37 @@ if [[ $fabric != vhca ]]; then
 fi
 ((${#further[@]} == 0)) || words+=(-- "${further[@]}")
 
-deadline=$((SECONDS + ${R2CCL_WAIT_SECONDS:-5400}))
-for ((node = 1; node < nodes; node++)); do
-  until ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=accept-new "node$node" test -e /var/lib/r2ccl-node/ready 2>"$state/ssh.log"; do
-    if ((SECONDS >= deadline)); then
-      printf 'autorun.sh: node%d is not ready after %d minutes, or root may not log in there: %s\n' "$node" $((${R2CCL_WAIT_SECONDS:-5400} / 60)) "$(tail -n 1 "$state/ssh.log")" >&2
-      exit 1
-    fi
-    sleep "${R2CCL_WAIT_STEP:-10}"
+runs_already() {
+  if [[ ! -e $out/lock ]] || flock -n "$out/lock" true; then return 1; fi
+  printf 'reproduce.sh runs already, with results in %s\n' "$out"
+}
+! runs_already || exit 0  # the start-up service calls set-up at each boot
+
+unready() {  # NODE: why; fails if it is ready. The file is gone after a reboot, until set-up has run again
+  local status=0
+  ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=accept-new "node$1" test -e /run/r2ccl-node/ready 2>"$state/ssh.log" || status=$?
+  case $status in
+    0) return 1 ;;
+    1) printf 'its set-up has not ended, or lacks something (node%d: sudo %s/setup.sh --status)' "$1" "$here" ;;
+    *) printf 'it does not run, or root may not log in there: %s' "$(tail -n 1 "$state/ssh.log" | tr -d '\r')" ;;
+  esac
+}
+patience=${R2CCL_WAIT_SECONDS:-5400} waits=()
+for ((node = 1; node < nodes; node++)); do waits+=("$node"); done
+while ((${#waits[@]})); do
+  left=() reasons=()
+  for node in "${waits[@]}"; do
+    if why=$(unready "$node"); then left+=("$node") reasons+=("node$node is not ready after $patience s: $why"); fi
   done
+  waits=("${left[@]}")
+  ((${#waits[@]})) || break
+  if ((SECONDS >= patience)); then
+    printf 'autorun.sh: %s\n' "${reasons[@]}" "when all are: sudo $0 $*" >&2
+    exit 1
+  fi
+  sleep "${R2CCL_WAIT_STEP:-10}"
 done
+! runs_already || exit 0
 if [[ -d /run/systemd/system && -z ${R2CCL_SETUP_ROOT:-} ]]; then
   systemctl reset-failed r2ccl-reproduce 2>/dev/null || true
   systemd-run --quiet --unit r2ccl-reproduce -p LimitMEMLOCK=infinity -p StandardOutput=append:/var/log/r2ccl-reproduce.log \

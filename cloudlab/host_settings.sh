@@ -75,13 +75,20 @@ one_rail() {
   fi
   rail_interfaces+=("$interface")
   [[ $(cat "/sys/class/net/$interface/operstate") == up ]] || { ip link set "$interface" up; changed "rail $rail: $interface up"; }
-  local setting
+  local setting prefix
   for setting in arp_ignore=1 arp_announce=2 rp_filter=0; do set_now "net/ipv4/conf/$interface/$setting"; done
-  local prefix
   prefix=$(ip -o -4 addr show dev "$interface" | awk -v want="$address" 'index($4, want "/") == 1 {sub(/.*\//, "", $4); print $4}')
   if [[ $prefix == 24 ]]; then fine "rail $rail: $interface, $address/24, MTU $(cat "/sys/class/net/$interface/mtu")"
   else lacks "rail $rail" "$interface has $address/$prefix, not /24: ip addr del $address/$prefix dev $interface; ip addr add $address/24 dev $interface"; fi
   limit_rate "$rail" "$interface"
+}
+
+# udev applies these files to each interface that appears, at boot perhaps after this script: Ubuntu's sets
+# rp_filter=2 on all of them. A file that names the interface comes before one that says '*'.
+rails_as_they_appear() {
+  ((${#rail_interfaces[@]})) || return 0
+  printf -- '-net/ipv4/conf/%s\n' "${rail_interfaces[@]/%//arp_ignore=1}" "${rail_interfaces[@]/%//arp_announce=2}" "${rail_interfaces[@]/%//rp_filter=0}" |
+    put /etc/sysctl.d/91-r2ccl-rails.conf
 }
 
 # The NIC's own rate limit, per traffic class. Host tc does not see RDMA traffic.
@@ -189,6 +196,7 @@ host_settings() {
   rail_interfaces=()
   kernel_settings
   for ((rail = 0; rail < (nodes > 1 ? rails : 0); rail++)); do one_rail "$rail"; done
+  rails_as_they_appear
   case $fabric in
     verbs) load_modules ib_uverbs rdma_ucm; rdma_ports; acs_off; bluefields ;;
     rxe) load_modules ib_uverbs; soft_roce ;;

@@ -7,9 +7,11 @@
 #
 #   Needs GPUs, nvcc, NCCL's headers, Open MPI with its headers (in MPI_HOME, or found by the script), git and
 #   make. With --hosts, each host must have as many GPUs as this one, and this repository at the same path; the
-#   program is copied to them by ssh. NCCL_* and R2CC_* variables of the environment reach every rank.
+#   program is copied to them by ssh. NCCL_* and R2CC_* variables of the environment and LD_LIBRARY_PATH reach
+#   every rank. nccl-tests is built for the GPUs of this machine, or as NVCC_GENCODE says.
 #
-# Exit status: 64 wrong command line, 70 something that it needs is missing.
+# Exit status: 0 all results are right, 1 a mode gave wrong results, 64 wrong command line, 70 something that it
+# needs is missing, or a mode could not run.
 set -euo pipefail
 case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
@@ -38,6 +40,14 @@ mpi=$(mpi_home) || give_up "there is no mpi.h: apt-get install libopenmpi-dev, o
 count=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || give_up "nvidia-smi shows no GPU: is its driver loaded?"
 cuda=$(dirname -- "$(dirname -- "$(readlink -f "$(command -v nvcc)")")")
 
+# nccl-tests' own list names GPUs that a newer nvcc does not know. An old driver does not say what its GPUs are.
+if [[ -z ${NVCC_GENCODE:-} ]]; then
+  while IFS=. read -r major minor; do
+    [[ $major$minor =~ ^[0-9]+$ ]] && NVCC_GENCODE+="${NVCC_GENCODE:+ }-gencode=arch=compute_$major$minor,code=[sm_$major$minor,compute_$major$minor]"
+  done < <(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u)
+  [[ -z ${NVCC_GENCODE:-} ]] || export NVCC_GENCODE
+fi
+
 mkdir -p "$out"
 version=v2.13.10
 [[ -d $out/src ]] || git clone -q --depth 1 --branch "$version" https://github.com/NVIDIA/nccl-tests "$out/src"
@@ -54,11 +64,19 @@ if ((${#hosts[@]})); then
   done
   words+=(--host "$(printf "%s:$count," "${hosts[@]}" | sed 's/,$//')")
 fi
-while read -r name; do words+=(-x "$name"); done < <(compgen -e | grep -E '^(NCCL|R2CC)_' | grep -vE '^(NCCL_NET|NCCL_NET_PLUGIN|NCCL_HOSTID|R2CC_MODE)$' || true)
+while read -r name; do words+=(-x "$name"); done < <(compgen -e | grep -E '^(NCCL|R2CC)_|^LD_LIBRARY_PATH$' | grep -vE '^(NCCL_NET|NCCL_NET_PLUGIN|NCCL_HOSTID|R2CC_MODE)$' || true)
+wrong=()
 for mode in 0 1 2; do
+  said=$out/all_reduce_perf_mode$mode.txt status=0
   # shellcheck disable=SC2016  # each rank's own number
   mpirun "${words[@]}" -x NCCL_NET=R2CCL -x R2CC_MODE="$mode" \
     -x NCCL_NET_PLUGIN="$repository/build/release/lib/libnccl-net-r2ccl.so" \
-    bash -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$0" -b 8 -e 256M -f 2 -g 1 -c 1' "$program" \
-    | tee "$out/all_reduce_perf_mode$mode.txt"
+    bash -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$0" -b 8 -e 256M -f 2 -g 1 -c 1' "$program" 2>&1 \
+    | tee "$said" || status=${PIPESTATUS[0]}
+  if grep -qE '^# *Out of bounds values *: *[0-9]+ *FAILED' "$said"; then wrong+=("$mode")
+  elif ((status)); then
+    why=$(grep -m 1 -iE 'failure|error|not enough|unable|cannot|not found' "$said" || grep -vE '^-*$' "$said" | tail -n 1 || true)
+    give_up "mode $mode: all_reduce_perf could not run (status $status): $why ($said)"
+  fi
 done
+if ((${#wrong[@]})); then printf 'nccl_tests.sh: wrong results in modes %s; see %s\n' "${wrong[*]}" "$out" >&2; exit 1; fi

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nccl_tests.sh with a made-up git, nvcc, nvidia-smi, mpirun and ssh; make is the real one."""
+"""nccl_tests.sh with a made-up git, nvcc, nvidia-smi, mpirun and ssh; make is the real one.
+
+R2CCL_NCCL_TESTS_SOURCE: a folder with the source of nccl-tests. Where it is set, the script also builds that with the real nvcc, NCCL
+and Open MPI, and runs it with the real mpirun; only nvidia-smi and git are made up. Without a GPU the program cannot get far, and the
+script has to say so."""
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -9,15 +14,16 @@ import unittest
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nccl_tests.sh")
 # As nccl-tests': what MPI=1 adds.
 MAKEFILE = """build/all_reduce_perf:
-\tmkdir -p build && $(CUDA_HOME)/bin/nvcc -DMPI_SUPPORT -I$(MPI_HOME)/include -L$(MPI_HOME)/lib -lmpi -o $@
+\tmkdir -p build && $(CUDA_HOME)/bin/nvcc $(NVCC_GENCODE) -DMPI_SUPPORT -I$(MPI_HOME)/include -L$(MPI_HOME)/lib -lmpi -o $@
 """
 TOOLS = {
     "git": 'for last; do :; done; mkdir -p "$last"; cp "$MADE/Makefile" "$last"',
     "nvcc": '''for w; do case $w in -I*) [ -e "${w#-I}/mpi.h" ] || { echo "error: mpi.h"; exit 1; } ;; esac; done
                echo "$*" >>"$MADE/nvcc.log"; [ -z "$FAIL_nvcc" ] || { echo "fatal error: nccl.h: No such file"; exit 1; }; echo perf >"${@: -1}"''',
-    "nvidia-smi": '[ -z "$FAIL_smi" ] || exit 9; echo "GPU 0: A"; echo "GPU 1: A"',
+    "nvidia-smi": '''[ -z "$FAIL_smi" ] || exit 9
+                     case $* in -L) echo "GPU 0: A"; echo "GPU 1: A" ;; *compute_cap*) [ -z "$FAIL_cap" ] || { echo "Field is not a valid field"; exit 2; }; printf "8.0\\n8.0\\n" ;; esac''',
     "mpicc": "exit 1",
-    "mpirun": 'echo "mpirun $*"',
+    "mpirun": 'echo "mpirun $*"; echo "$SAYS"; exit "${STATUS:-0}"',
     "ssh": 'echo "$3" >>"$MADE/ssh.log"; sh -c "$4"',
 }
 
@@ -45,9 +51,9 @@ class NcclTests(unittest.TestCase):
             pass
 
     def run_it(self, *words, **environment):
-        environment = dict({k: v for k, v in os.environ.items() if k not in ("MPI_HOME", "CUDA_HOME")}, MADE=self.made, R2CCL_SETUP_ROOT=self.made,
-                           PATH=os.path.join(self.made, "bin") + ":" + os.environ["PATH"], **environment)
-        return subprocess.run([SCRIPT, os.path.join(self.made, "out"), *words], capture_output=True, text=True, timeout=60, check=False, env=environment)
+        environment = {**{k: v for k, v in os.environ.items() if k not in ("MPI_HOME", "CUDA_HOME", "NVCC_GENCODE")}, "MADE": self.made,
+                       "R2CCL_SETUP_ROOT": self.made, "PATH": os.path.join(self.made, "bin") + ":" + os.environ["PATH"], **environment}
+        return subprocess.run([SCRIPT, os.path.join(self.made, "out"), *words], capture_output=True, text=True, timeout=900, check=False, env=environment)
 
     def read(self, name):
         with open(os.path.join(self.made, name), encoding="utf-8") as file:
@@ -83,6 +89,44 @@ class NcclTests(unittest.TestCase):
             self.assertEqual(made.returncode, 70, made.stdout + made.stderr)
             self.assertIn(text, made.stderr)
         self.assertEqual(self.run_it("--node").returncode, 64)
+
+    def test_it_is_built_for_the_gpus_of_this_machine(self):
+        self.headers("mpi")
+        home = os.path.join(self.made, "mpi")
+        for environment, wanted in (({}, "-gencode=arch=compute_80,code=[sm_80,compute_80] -DMPI_SUPPORT"),
+                                    ({"NVCC_GENCODE": "-arch=sm_70"}, "-arch=sm_70 -DMPI_SUPPORT"),
+                                    ({"FAIL_cap": "1"}, "-DMPI_SUPPORT")):  # an old driver: nccl-tests' own list
+            shutil.rmtree(os.path.join(self.made, "out"), ignore_errors=True)
+            made = self.run_it(MPI_HOME=home, **environment)
+            self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+            self.assertTrue(self.read("nvcc.log").splitlines()[-1].startswith(wanted), self.read("nvcc.log"))
+
+    def test_a_run_that_breaks_off_is_no_verdict_and_wrong_results_are(self):
+        self.headers("mpi")
+        home = os.path.join(self.made, "mpi")
+        made = self.run_it(MPI_HOME=home, STATUS="2", SAYS="h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected'\n .. pid 7: Test failure common.cu:886")
+        self.assertEqual(made.returncode, 70, made.stdout + made.stderr)
+        self.assertIn("nccl_tests.sh: mode 0: all_reduce_perf could not run (status 2): h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected' (",
+                      made.stderr.splitlines()[-1])
+        made = self.run_it(MPI_HOME=home, STATUS="1", SAYS="# Out of bounds values : 3 FAILED")
+        self.assertEqual(made.returncode, 1, made.stdout + made.stderr)
+        self.assertIn("nccl_tests.sh: wrong results in modes 0 1 2", made.stderr)
+
+    @unittest.skipUnless(os.environ.get("R2CCL_NCCL_TESTS_SOURCE"), "R2CCL_NCCL_TESTS_SOURCE is not set")
+    def test_the_real_one_is_built_and_says_what_it_lacks(self):
+        for name in ("nvcc", "mpicc", "mpirun"):
+            os.remove(os.path.join(self.made, "bin", name))
+        with open(os.path.join(self.made, "bin", "git"), "w", encoding="utf-8") as file:
+            file.write('#!/bin/bash\nfor last; do :; done; cp -r "$R2CCL_NCCL_TESTS_SOURCE" "$last"\n')
+        made = self.run_it(R2CCL_SETUP_ROOT="")
+        program = os.path.join(self.made, "out/src/build/all_reduce_perf")
+        self.assertTrue(os.access(program, os.X_OK), made.stderr + self.log())
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for library in ("libmpi.so", "libnccl.so", "libcudart.so"):
+            self.assertIn(library, linked)
+        if made.returncode != 0:  # no GPU here
+            self.assertEqual(made.returncode, 70, made.stdout + made.stderr)
+            self.assertRegex(made.stderr.splitlines()[-1], r"^nccl_tests\.sh: mode 0: all_reduce_perf could not run \(status \d+\): .*Test CUDA failure .*'.*CUDA.*'")
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ skip() {  # STEP REASON
 judge() {  # STEP STATUS
   case $2 in
     0) [[ $1 == tables || $1 == figures ]] || passed=$((passed + 1)) ;;  # those two measure nothing
-    1) verdicts+=("$1: fail") ;;
-    2) verdicts+=("$1: unknown") ;;
+    1) verdicts+=("$1: fail ($out/logs/$1.log)") ;;
+    2) verdicts+=("$1: unknown ($out/logs/$1.log)") ;;
     *) unable+=("$1 (exit status $2)") ;;
   esac
 }
@@ -148,7 +148,7 @@ step() {  # NAME MINUTES COMMAND…
   if ((status == 130 || status == 143)); then printf 'reproduce.sh: interrupted in %s; the same command continues\n' "$name" >&2; exit "$status"; fi
   if ((status > 2)); then
     record "$name" "$status" "$(tail -n 1 "$out/logs/$name.log" | tr -cd '[:print:]' | cut -c 1-200)"
-    printf '    %-28s could not run: %s\n' "$name" "$(tail -n 2 "$out/logs/$name.log" | tr '\n' ' ' | cut -c 1-200)"
+    printf '    %-28s could not run: %s (%s)\n' "$name" "$(tail -n 1 "$out/logs/$name.log" | cut -c 1-400)" "$out/logs/$name.log"
   else
     record "$name" "$status" ''
   fi
@@ -268,7 +268,7 @@ figures() {
 if [[ $list == no ]]; then
   mkdir -p "$out/logs" "$out/reference" || exit 70
   exec 8>"$out/lock"
-  flock -n 8 || { printf 'reproduce.sh: another reproduce.sh writes to %s\n' "$out" >&2; exit 70; }
+  flock -w 1 8 || { printf 'reproduce.sh: another reproduce.sh writes to %s\n' "$out" >&2; exit 70; }
   left=$(sed -n 's/.*"fabric": "\([a-z]*\)".*/\1/p' "$out/steps.jsonl" 2>/dev/null | sort -u | tr '\n' ' ')
   [[ -z $left || $left == "${fabric:-vhca} " ]] || usage "$out has results of the fabric ${left% }; take another --out"
 fi

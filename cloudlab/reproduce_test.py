@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
-skipped and why."""
+skipped and why. R2CCL_TORCH: a virtual environment with PyTorch, with which the step exec_torchrun is run by the
+real r2bench as far as it goes without a GPU."""
 import csv
+import glob
 import json
 import os
 import signal
@@ -29,9 +31,20 @@ for word in "$@"; do
 done
 ((${#hosts[@]} <= nodes)) || { echo "--hosts names ${#hosts[@]} hosts, but a scenario has $nodes nodes"; exit 64; }
 if [[ $scenario == "$SLEEPS" ]]; then sleep 60; fi
-if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else echo "no such NIC"; fi
+if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else printf '%0300d\nno such NIC\n' 0; fi
 exit "$status"
 """
+
+
+def who_has_open(path):
+    found = set()
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == os.path.realpath(path):
+                found.add(int(link.split("/")[2]))
+        except OSError:  # it has ended
+            pass
+    return found
 
 
 class ReproduceTest(unittest.TestCase):
@@ -109,7 +122,7 @@ class ReproduceTest(unittest.TestCase):
         self.reproduce("--only", "nic_*", STATUS_nic_flap="1")
         made = self.reproduce("--only", "nic_*")
         self.assertEqual(made.returncode, 1, made.stdout)  # the verdict of then still stands
-        self.assertIn("nic_flap: fail", made.stdout)
+        self.assertIn(f"nic_flap: fail ({self.out}/logs/nic_flap.log)\n", made.stdout)
         self.assertEqual([call[:2] for call in self.called()], [["plot", "--all"]])
         made = self.reproduce("--only", "nic_*", "--again")
         self.assertEqual((made.returncode, [call[1] for call in self.called()]), (0, ["nic_down", "nic_flap", "--all"]))
@@ -117,7 +130,7 @@ class ReproduceTest(unittest.TestCase):
     def test_what_could_not_run_says_why_and_is_tried_again(self):
         made = self.reproduce("--only", "nic_*", STATUS_nic_flap="64")
         self.assertEqual(made.returncode, 2, made.stdout)
-        self.assertIn("could not run: no such NIC", made.stdout)
+        self.assertIn(f"could not run: no such NIC ({self.out}/logs/nic_flap.log)\n", made.stdout)
         self.assertIn(("nic_flap", 64), self.steps())
         self.assertFalse(os.path.exists(os.path.join(self.out, "reference/nic_flap")))
         made = self.reproduce("--only", "nic_*")
@@ -191,6 +204,18 @@ class ReproduceTest(unittest.TestCase):
         with open(self.calls + ".places", encoding="utf-8") as file:
             self.assertIn("exec_torchrun " + os.path.realpath(os.path.join(HERE, "..")) + "\n", file.readlines())
 
+    @unittest.skipUnless(os.environ.get("R2CCL_TORCH"), "R2CCL_TORCH is not set")
+    def test_the_real_pytorch_says_that_it_finds_no_gpu(self):
+        self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
+        self.tool("nvidia-cuda-mps-control", "#!/bin/sh\n[ \"$1\" = -d ] || cat >/dev/null\n")
+        made = self.reproduce("--only", "exec_torchrun", R2BENCH=os.path.join(HERE, "../build/release/bin/r2bench"))
+        with open(os.path.join(self.out, "reference/exec_torchrun/result.json"), encoding="utf-8") as file:
+            runs = json.load(file)["runs"]
+        if any(run["outcome"] != "ok" for run in runs):  # no GPU here
+            self.assertIn(f"exec_torchrun: unknown ({self.out}/logs/exec_torchrun.log)\n", made.stdout)
+            for run in runs:
+                self.assertRegex(run["error"], "ended with exit code 1; its last error: RuntimeError: PyTorch .* finds no GPU")
+
     def test_what_a_step_needs_and_the_machine_lacks_is_said(self):
         words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]
         made = self.reproduce(*words, "--nics", "2")
@@ -240,7 +265,7 @@ class ReproduceTest(unittest.TestCase):
         made = subprocess.run([autorun, "3", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)
         self.assertEqual(made.returncode, 0, made.stderr)
         with open(self.calls + ".ssh", encoding="utf-8") as file:
-            self.assertEqual([line.split()[-4] for line in file], ["node1"] * 3 + ["node2"])
+            self.assertEqual([line.split()[-4] for line in file], ["node1", "node2"] * 2)
         deadline = time.monotonic() + 60
         while ["plot", "--all"] not in [call[:2] for call in self.called()]:
             self.assertLess(time.monotonic(), deadline)
@@ -278,6 +303,34 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual(made.returncode, 1)
         self.assertIn("node1 is not ready", made.stderr)
         self.assertIn("Permission denied", made.stderr)
+        self.assertEqual(made.stderr.splitlines()[-1], f"autorun.sh: when all are: sudo {autorun} 2 vhca nic_down")
+        self.tool("ssh", "#!/bin/sh\n[ $5 = test ] || shift\nexit $([ $6 = node3 ] && echo 0 || echo 1)\n")
+        made = subprocess.run([autorun, "5", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)
+        self.assertEqual([line.split()[1] for line in made.stderr.splitlines()], ["node1", "node2", "node4", "when"], made.stderr)
+        self.assertIn(f"node1 is not ready after 0 s: its set-up has not ended, or lacks something (node1: sudo {HERE}/setup.sh --status)", made.stderr)
+
+    def test_autorun_begins_once(self):
+        root = os.path.join(self.folder, "root")
+        self.out = os.path.join(root, "var/lib/r2ccl-node/paper")
+        os.makedirs(self.out)
+        words = [os.path.join(HERE, "autorun.sh"), "1", "vhca", "nic_down"]
+        environment = self.environment(R2CCL_SETUP_ROOT=root, R2CCL_AUTORUN_STEPS="--only nic_down", SLEEPS="nic_down")
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        self.assertIn("reproduce.sh runs: tail -f", made.stdout)
+        deadline = time.monotonic() + 60
+        while not self.called():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        self.assertEqual((made.returncode, made.stdout), (0, f"reproduce.sh runs already, with results in {self.out}\n"), made.stderr)
+        for pid in who_has_open(os.path.join(self.out, "lock")):
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(len([call for call in self.called() if call[0] == "run"]), 1)
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=dict(environment, SLEEPS=""))
+        self.assertIn("reproduce.sh runs: tail -f", made.stdout)
+        while ["plot", "--all"] not in [call[:2] for call in self.called()]:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

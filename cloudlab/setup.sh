@@ -19,6 +19,7 @@ here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 repository=$(dirname -- "$here")
 root=${R2CCL_SETUP_ROOT:-}  # tests: where /etc, /var and /sys lie
 state=$root/var/lib/r2ccl-node
+ready=$root/run/r2ccl-node/ready  # gone after a reboot, until all is set again
 unit=r2ccl-node.service
 
 type=unknown node=0 nodes=1 rails=0 rate=0 fabric=vhca scenario=paper autorun=0 skip='' mode=all
@@ -39,9 +40,9 @@ lacks() { unready=$((unready + 1)); lacks_beside "$@"; }
 lacks_beside() { missing=$((missing + 1)); record "missing  $1: $2"; }  # the scenarios run without it
 
 finish() {
-  mkdir -p "$state"
+  mkdir -p "$state" "${ready%/*}"
   printf '%s' "$report" >"$state/report"
-  if ((unready == 0)); then date -u +%Y-%m-%dT%H:%M:%SZ >"$state/ready"; else rm -f "$state/ready"; fi
+  if ((unready == 0)); then date -u +%Y-%m-%dT%H:%M:%SZ >"$ready"; else rm -f "$ready"; fi
   say "$((missing)) missing, $(grep -c '^changed' <<<"$report" || true) changed"
 }
 
@@ -61,6 +62,19 @@ skipped() { [[ ,$skip, == *,$1,* ]]; }
 
 # Tools that list and test NICs; the launcher does not install them.
 tools=(rdma-core ibverbs-utils ibverbs-providers perftest iproute2 ethtool pciutils mstflint python3)
+
+finish_packages() {  # a reboot in the middle of an installation leaves what apt-get refuses to go on with
+  local until=$((SECONDS + 600))
+  compgen -G "$root/var/lib/dpkg/updates/[0-9]*" >/dev/null || return 0  # apt-get's own sign of it
+  until env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >"$state/packages.log" 2>&1; do
+    if ! grep -q 'lock' "$state/packages.log" || ((SECONDS >= until)); then  # or it is another process that is at it
+      lacks packages "dpkg --configure -a (what it said: $state/packages.log)"
+      return
+    fi
+    sleep "${R2CCL_WAIT_STEP:-5}"
+  done
+  changed 'packages: dpkg --configure -a, after an interruption'
+}
 
 install_tools() {
   local absent
@@ -186,7 +200,7 @@ fi
 
 if [[ $mode == all ]]; then
   for key in "${keys[@]}"; do printf '%s=%s\n' "$key" "${!key}"; done | put /var/lib/r2ccl-node/parameters
-  skipped packages || install_tools
+  skipped packages || { finish_packages; install_tools; }
   skipped build || build
   limits
   skipped unit || install_unit

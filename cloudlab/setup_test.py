@@ -21,6 +21,9 @@ TOOLS = {
     "mstconfig": 'echo "   INTERNAL_CPU_MODEL  EMBEDDED_CPU(1)"; echo "   INTERNAL_CPU_OFFLOAD_ENGINE  ${OFFLOAD:-ENABLED(0)}"',
     "rdma": 'f=$FAKES/links; case $2 in add) echo "link $3/1 state ACTIVE netdev $7 " >>"$f" ;; *) cat "$f" 2>/dev/null ;; esac',
     "systemctl": ":",
+    "dpkg": '[ "$*" = "--configure -a" ] || exit 2; [ ! -e "$FAKES/locked" ] || { rm "$FAKES/locked"; echo "dpkg: error: dpkg frontend lock was locked by another process"; exit 2; }; rm -f "$R2CCL_SETUP_ROOT"/var/lib/dpkg/updates/[0-9]*',
+    "dpkg-query": 'shift 2>/dev/null; for p in "$@"; do echo "$p installed"; done',
+    "apt-get": 'echo "$*" >>"$FAKES/apt"; ! ls "$R2CCL_SETUP_ROOT"/var/lib/dpkg/updates/[0-9]* 2>/dev/null',
     "nvidia-smi": '[ -z "$NO_DRIVER" ] || { echo "NVIDIA-SMI has failed"; exit 9; }; echo "GPU 0: A"',
 }
 
@@ -93,13 +96,15 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
         first, second = made.stdout.split("====\n")
         changed = self.lines(first, "changed")
-        for expected in ("/etc/sysctl.d/90-r2ccl.conf", "/etc/security/limits.d/90-r2ccl.conf", "module ib_uverbs loaded", "rail 0: 25Gbit in each traffic class",
+        self.assertEqual(self.machine.read("etc/sysctl.d/91-r2ccl-rails.conf").splitlines(),
+                         [f"-net/ipv4/conf/port{rail}/{setting}" for setting in ("arp_ignore=1", "arp_announce=2", "rp_filter=0") for rail in (0, 1)])
+        for expected in ("/etc/sysctl.d/90-r2ccl.conf", "/etc/sysctl.d/91-r2ccl-rails.conf", "/etc/security/limits.d/90-r2ccl.conf", "module ib_uverbs loaded", "rail 0: 25Gbit in each traffic class",
                          "rail 1: 25Gbit in each traffic class", "ACS switched off on 1 of 1 bridges", "/etc/systemd/system/r2ccl-node.service"):
             self.assertIn(expected, changed)
         self.assertEqual(self.lines(second, "changed"), [])
         self.assertEqual(len(self.lines(second, "ok")), len(self.lines(first, "ok")) + len(changed), second)
         self.assertIn("rail 1: port1, 10.10.1.2/24, MTU 1500", self.lines(second, "ok"))
-        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "run/r2ccl-node/ready")))
         self.assertTrue(os.path.islink(os.path.join(self.machine.root, "etc/systemd/system/multi-user.target.wants/r2ccl-node.service")))
 
     def test_what_a_reboot_forgets_comes_back_from_the_parameters_of_the_first_time(self):
@@ -136,6 +141,19 @@ class SetupTest(unittest.TestCase):
             self.assertIn(text, made.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/parameters")))
 
+    def test_an_installation_that_a_reboot_has_cut_off_is_finished(self):
+        words = "--skip build --node 0 --nodes 1 --fabric vhca"
+        for number in range(3):
+            self.machine.write(f"var/lib/dpkg/updates/000{number}", "")
+        self.machine.write("../fakes/locked", "")  # first somebody else is at it
+        made = self.machine.in_namespace('"$SETUP" %s && "$SETUP" %s' % (words, words), R2CCL_WAIT_STEP="0.1")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.assertEqual([line for line in self.lines(made.stdout, "changed") if "dpkg" in line], ["packages: dpkg --configure -a, after an interruption"])
+        self.machine.write("var/lib/dpkg/updates/0001", "")
+        made = self.machine.in_namespace('"$SETUP" %s' % words, FAIL_dpkg="1")
+        self.assertEqual(made.returncode, 1, made.stdout + made.stderr)
+        self.assertTrue(self.lines(made.stdout, "missing")[0].startswith("packages: dpkg --configure -a ("), made.stdout)
+
     def test_the_units_command_is_there(self):
         self.machine.in_namespace('"$SETUP" %s' % WORDS)
         unit = self.machine.read("etc/systemd/system/r2ccl-node.service")
@@ -163,7 +181,7 @@ class SetupTest(unittest.TestCase):
         self.assertIn("modprobe ib_uverbs", missing)
         self.assertEqual(made.stdout.splitlines()[-1], "1")
         self.assertEqual(self.lines(status, "missing"), self.lines(first, "missing"))
-        self.assertFalse(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertFalse(os.path.exists(os.path.join(self.machine.root, "run/r2ccl-node/ready")))
 
     def test_a_bluefields_mode_is_told_and_its_absence_on_an_r7525(self):
         made = self.machine.in_namespace('"$SETUP" --type r7525 %s --fabric verbs' % WORDS)
@@ -186,7 +204,7 @@ class SetupTest(unittest.TestCase):
         self.assertIn("driver of the GPUs: modprobe nvidia, or reboot", missing[0])
         self.assertIn("NVIDIA-SMI has failed", missing[0])
         self.assertEqual((made.stdout.splitlines()[-2:]), ["1", "1"])
-        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "run/r2ccl-node/ready")))
         self.assertRegex("\n".join(self.lines(made.stdout, "note")),
                          r"PyTorch is missing; .*: python3 -m venv (\S+)/build/torch && \1/build/torch/bin/pip install torch")
         os.remove(os.path.join(self.machine.tools, "nvidia-smi"))

@@ -3,12 +3,14 @@
 # set-up, twice in a row, on a root that has nothing but the system's minimum, through to a figure. vhca
 # stands in for the NICs, or soft RoCE.
 #
-#   clean_root.sh debian|ubuntu FOLDER [vhca|rxe]
+#   clean_root.sh debian|ubuntu FOLDER [vhca|rxe|reboots]
 #
 # FOLDER/root is made anew; exit status 77: it cannot be made here, and why
 #
 # rxe: set-up installs and builds here, where it has to say that the kernel's part is missing. Then two
 # virtual machines have the root and the system's own kernel, each a node of the profile (two_nodes.py).
+# reboots: the same, then one virtual machine has it as its disk, systemd starts everything there, and the
+# machine reboots (reboots.py).
 #
 # CLEAN_ROOT_MIRROR: another mirror of packages. The root is removed at the end unless CLEAN_ROOT_KEEP=1.
 # CLEAN_ROOT_SUITE: another release (jammy, noble; bookworm).
@@ -24,10 +26,10 @@ root=$folder/root
 
 skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
-[[ $fabric == vhca || $fabric == rxe ]] || fail "no fabric is named $fabric"
+[[ $fabric == vhca || $fabric == rxe || $fabric == reboots ]] || fail "no fabric is named $fabric"
 ((EUID == 0)) || skip 'a clean root is made by root'
 command -v debootstrap >/dev/null || skip 'debootstrap is missing: apt-get install debootstrap'
-if [[ $fabric == rxe ]]; then
+if [[ $fabric != vhca ]]; then
   for program in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static zstd:zstd; do
     command -v "${program%:*}" >/dev/null || skip "${program%:*} is missing: apt-get install --no-install-recommends ${program#*:}"
   done
@@ -92,7 +94,7 @@ mkdir -p "$root$there"
 CLEAN_ROOT_NAME="clean $(. "$root/etc/os-release"; printf '%s %s' "${NAME%% *}" "$VERSION_ID")"  # as which the result is recorded
 export CLEAN_ROOT_NAME
 git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar -C "$root$there" -xf -
-[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || { mkdir -p "$root$there/build"; cp -a "$repository/build/release" "$root$there/build/"; }
+[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || tar -C "$repository" --exclude='build/release/clean-*' -cf - build/release | tar -C "$root$there" -xf -  # FOLDER may be one of those
 
 if [[ -n ${CLEAN_ROOT_TESTS:-} ]]; then
   mkdir -p "$folder/ccache" "$root/var/cache/ccache"
@@ -101,8 +103,17 @@ fi
 
 inside() { chroot "$root" env -i HOME=/root CCACHE_DIR=/var/cache/ccache PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 there_setup="$there"/cloudlab/setup.sh
-if [[ $fabric == rxe ]]; then
-  # What CloudLab's image has besides: its kernel with modules, and sshd.
+cut_off() {  # SET-UP…: as by a reboot while it installs packages
+  local log="$root/var/log/dpkg.log" before process whole
+  before=$(wc -l <"$log") whole=$(realpath "$root")
+  inside "$@" >/dev/null 2>&1 &
+  until tail -n "+$((before + 1))" "$log" | grep -q ' status half-installed '; do kill -0 $! || fail 'set-up installs nothing'; sleep 0.02; done
+  for process in /proc/[0-9]*; do [[ $(readlink "$process/root") != "$whole" ]] || kill -KILL "${process#/proc/}" || true; done
+  wait $! || true
+  compgen -G "$root/var/lib/dpkg/updates/[0-9]*" >/dev/null || fail 'dpkg was not interrupted'
+}
+if [[ $fabric != vhca ]]; then
+  # What CloudLab's image has besides: its kernel with modules, sshd, and an init.
   inside apt-get update >"$folder/kernel.log" 2>&1 || skip 'apt-get update fails in the new root'
   if [[ $system == debian ]]; then
     kernel=(linux-image-amd64)
@@ -110,19 +121,29 @@ if [[ $fabric == rxe ]]; then
     release=$(inside apt-cache depends linux-image-generic | sed -n 's/.*Depends: linux-image-\(.*-generic\)$/\1/p' | head -n 1)
     kernel=("linux-image-$release" "linux-modules-extra-$release")
   fi
-  inside env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${kernel[@]}" openssh-server >>"$folder/kernel.log" 2>&1 ||
+  init=()
+  [[ $fabric == rxe ]] || init=(systemd-sysv udev dbus initramfs-tools)
+  inside env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${kernel[@]}" openssh-server "${init[@]}" >>"$folder/kernel.log" 2>&1 ||
     { tail -n 5 "$folder/kernel.log"; fail 'the kernel cannot be installed'; }
 
   printf '=== set-up on a clean %s, where the kernel has no RDMA\n' "$suite"
   setup=("$there_setup" --node 0 --nodes 2 --rails 4 --fabric rxe --scenario nic_down)
+  [[ $fabric == rxe ]] || cut_off "${setup[@]}"
   status=0
   inside "${setup[@]}" >"$folder/first.txt" || status=$?
   cat "$folder/first.txt"
   ((status == 1)) || fail "set-up ended with $status, not with 1: rails are missing"
   grep -q '^changed  packages' "$folder/first.txt" || fail 'set-up installed nothing: the root was not clean'
   ! grep '^missing' "$folder/first.txt" | grep -vE '^missing  (rail [0-3]|module (ib_uverbs|rdma_rxe)):' || fail 'more is missing than the rails and the kernel'
-  [[ ! -e $root/var/lib/r2ccl-node/ready ]] || fail 'set-up says that the node is ready'
+  [[ ! -e $root/run/r2ccl-node/ready ]] || fail 'set-up says that the node is ready'
   rm -r "$root/var/lib/r2ccl-node"  # the nodes begin with what is installed
+  if [[ $fabric == reboots ]]; then
+    grep -qx 'changed  packages: dpkg --configure -a, after an interruption' "$folder/first.txt" || fail 'set-up did not finish what was cut off'
+    rm "$root"/etc/systemd/system/{,multi-user.target.wants/}r2ccl-node.service
+    "$(dirname -- "$(readlink -f -- "$0")")/reboots.py" "$root" "$there" "$folder" || fail 'the machine that reboots'
+    printf 'passed: %s set up by systemd after each reboot, and autorun once\n' "$suite"
+    exit 0
+  fi
   "$(dirname -- "$(readlink -f -- "$0")")/two_nodes.py" "$root" "$there" "$folder" || fail 'the two nodes'
   printf 'passed: %s from nothing to a figure of two nodes with soft RoCE, set up again and again, nothing changed after the first time\n' "$suite"
   exit 0

@@ -41,7 +41,7 @@ set_up boot.txt "$there/cloudlab/setup.sh" --boot
 say 'set up twice more, nothing changed'
 if ((node > 0)); then while sleep 3600; do :; done; fi
 
-until ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=accept-new node1 test -e "$state/ready"; do
+until ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=accept-new node1 test -e /run/r2ccl-node/ready; do
   ((SECONDS < 1200)) || fail 'node1 is not ready'
   sleep 2
 done

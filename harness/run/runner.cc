@@ -78,6 +78,12 @@ void check_shape(const Scenario& scenario, const RunOptions& options) {
     throw UsageError(
         "the scenario declares a topology, which only virtual NICs follow; run it on vhca, or without "
         "'fabric.topology'");
+  if (options.cluster && scenario.workload.nccl.mps && !std::getenv("CUDA_MPS_PIPE_DIRECTORY"))
+    throw UsageError(
+        "'mps: true' starts CUDA's MPS on this machine only. With --launcher, start it on each host "
+        "(nvidia-cuda-mps-control -d, with CUDA_MPS_PIPE_DIRECTORY set) and set CUDA_MPS_PIPE_DIRECTORY "
+        "here, "
+        "too; if each rank has a GPU of its own, add --set workload.mps=false");
   try {
     const std::string fabric = options.fabric.empty() ? name(scenario.fabric.kind) : options.fabric;
     // Each host of a cluster looks by itself whether it may.

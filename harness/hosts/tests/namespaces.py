@@ -72,11 +72,12 @@ def wait_for(condition, what, patience=PATIENCE):
 
 
 class Hosts:
-    """`with Hosts(2) as hosts`: h0, h1, joined by a switch. hosts.folder is removed at the end. `network`: NETWORK or IPV6."""
+    """`with Hosts(2) as hosts`: h0, h1, joined by a switch. hosts.folder is removed at the end. `network`: NETWORK or IPV6. `name`: of
+    each, before its number."""
 
-    def __init__(self, count, network=NETWORK):
+    def __init__(self, count, network=NETWORK, name="h"):
         self.network = network
-        self.names = [f"h{i}" for i in range(count)]
+        self.names = [f"{name}{i}" for i in range(count)]
         self.holders = []
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="r2bench-hosts-"))
 

@@ -107,7 +107,7 @@ int ExecRank::run_command() {
   report(reader, "correctness");
   return fail("plugin",
               "the command of " + label_ + " ended with " + how_it_ended(*status) +
-                  (reader.last_line().empty() ? "" : "; its last line: " + reader.last_line()),
+                  (reader.last_words().empty() ? "" : "; " + reader.last_words()),
               kRankPluginError);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/workload/exec/output_reader.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 namespace r2bench {
@@ -18,6 +20,22 @@ std::optional<std::regex> expression(const std::string& text) {
   return std::regex(text);
 }
 
+/// The last line of a traceback of Python, "NAME.SomeError: TEXT", which torchrun puts behind "[rank0]: "; ""
+/// if the line is another one.
+std::string error_in(const std::string& line) {
+  for (const char* failure : {": Test CUDA failure ", ": Test NCCL failure "})
+    if (line.find(failure) != std::string::npos) return line;
+  const size_t after_rank = line.starts_with("[rank") ? line.find("]: ") : std::string::npos;
+  const std::string text = after_rank == std::string::npos ? line : line.substr(after_rank + 3);
+  const size_t colon = text.find(": ");
+  if (colon == std::string::npos || text.find_first_not_of(" \t\r", colon + 1) == std::string::npos)
+    return "";
+  const std::string name = text.substr(0, colon);
+  const bool is_name =
+      std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
+  return is_name && (name.ends_with("Error") || name.ends_with("Exception")) ? text : "";
+}
+
 constexpr size_t kLongestSearched = 4096;  // std::regex recurses once per character
 
 }  // namespace
@@ -29,7 +47,9 @@ OutputReader::OutputReader(const ExecOptions& options)
 
 OutputReader::Found OutputReader::read(const std::string& whole) {
   const std::string line = whole.substr(0, kLongestSearched);
-  if (line.find_first_not_of(" \t#") != std::string::npos) last_line_ = line;
+  if (std::ranges::any_of(line, [](unsigned char c) { return std::isalnum(c) || c >= 0x80; }))
+    last_line_ = line;
+  if (std::string error = error_in(line); !error.empty()) last_error_ = std::move(error);
   Found found;
   if (nccl_tests_) {
     const auto row = table_.read(line);
@@ -50,6 +70,11 @@ OutputReader::Found OutputReader::read(const std::string& whole) {
     if (found.value) values_.push_back(*found.value);
   }
   return found;
+}
+
+std::string OutputReader::last_words() const {
+  if (!last_error_.empty()) return "its last error: " + last_error_;
+  return last_line_.empty() ? "" : "its last line: " + last_line_;
 }
 
 uint64_t OutputReader::wrong() const {

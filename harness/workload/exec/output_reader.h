@@ -32,7 +32,10 @@ class OutputReader {
   bool has_iterations() const { return iteration_ || nccl_tests_; }
   uint64_t wrong() const;
   uint64_t checked() const;
-  const std::string& last_line() const { return last_line_; }
+  /// For the sentence about a command that failed: "its last error: …" if an uncaught exception of Python or
+  /// a failure of CUDA or NCCL in nccl-tests was printed; else "its last line: …", of the lines that have a
+  /// letter or a digit; "" if there is none.
+  std::string last_words() const;
   /// For the result: rows of nccl-tests, values of iterations.
   nlohmann::json printed() const;
 
@@ -43,7 +46,7 @@ class OutputReader {
   NcclTestsTable table_;
   std::vector<NcclTestsLine> rows_;
   std::vector<double> values_;
-  std::string last_line_;
+  std::string last_line_, last_error_;
 };
 
 }  // namespace r2bench

@@ -28,7 +28,29 @@ TEST(OutputReader, an_expression_ends_operations_and_its_group_is_kept) {
   EXPECT_EQ(found.value, 12.5);
   EXPECT_FALSE(reader.read("evaluation took 3 ms").iteration);
   EXPECT_EQ(reader.printed().at("values"), nlohmann::json::array({12.5}));
-  EXPECT_EQ(reader.last_line(), "evaluation took 3 ms");
+  EXPECT_EQ(reader.last_words(), "its last line: evaluation took 3 ms");
+}
+
+TEST(OutputReader, the_last_words_are_an_exception_rather_than_the_frame_that_torchrun_draws) {
+  OutputReader reader(ExecOptions{});
+  EXPECT_EQ(reader.last_words(), "");
+  reader.read("ready: go");
+  reader.read("=====");
+  EXPECT_EQ(reader.last_words(), "its last line: ready: go");
+  for (const char* line :
+       {"[rank0]:     sys.exit(main())", "[rank0]: RuntimeError: PyTorch finds no GPU",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "  traceback : To enable traceback see: https://pytorch.org", "Error count is 3: bad",
+        "============================================================"})
+    reader.read(line);
+  EXPECT_EQ(reader.last_words(), "its last error: RuntimeError: PyTorch finds no GPU");
+  reader.read("torch.distributed.DistBackendError: NCCL error in: a.cpp:94");
+  EXPECT_EQ(reader.last_words(),
+            "its last error: torch.distributed.DistBackendError: NCCL error in: a.cpp:94");
+  reader.read("h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected'");
+  reader.read(" .. h pid 7: Test failure common.cu:886");
+  EXPECT_EQ(reader.last_words(),
+            "its last error: h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected'");
 }
 
 TEST(OutputReader, rows_of_nccl_tests_are_operations_and_their_wrong_elements_count) {

@@ -19,6 +19,8 @@ def main():
     arguments = parser.parse_args()
     import torch  # after the options, so that --help answers without PyTorch
     import torch.distributed as dist
+    if torch.cuda.device_count() == 0:
+        raise RuntimeError(f"PyTorch {torch.__version__} finds no GPU (is the driver loaded, and new enough for CUDA {torch.version.cuda}?)")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     dist.init_process_group("nccl")
     rank, ranks, wrong = dist.get_rank(), dist.get_world_size(), 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for libnccl.so without a GPU: a communicator's ranks send what they put in to a thread of the
-// first rank (TCP on the loopback), which does the arithmetic and sends back what each gets. For tests of the
+// first rank (TCP), which does the arithmetic and sends back what each gets. For tests of the
 // nccl workload alone.
 //   STANDIN_NCCL_FAULT=KIND@N, in operation N of rank 1 of a communicator: corrupt (one element of what it
 //   gets), refuse (the call returns an error), async (an error shows later, and the kernel spins), hang (the
@@ -8,11 +8,14 @@
 //   STANDIN_NCCL_FAULT=init: rank 1's communicator cannot be made
 //   STANDIN_NCCL_NETWORK=NAME: faults are of communicators of this network alone
 //   STANDIN_NCCL_STRICT=1: every buffer of an operation must be registered, all of it
+// As NCCL's, its ranks meet on the interface that NCCL_SOCKET_IFNAME names; without it, or where that has no
+// address of IPv4, on the loopback.
 // It aborts the process where NCCL's behaviour would be undefined: a call on a communicator that is in
 // progress, one that is destroyed while buffers are registered with it or, if it is nonblocking, before it
 // was finalised. Built with STANDIN_OLD it is a version without ncclCommShrink and ncclCommRevoke.
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <ifaddrs.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -345,6 +348,19 @@ int collective(int what, const void* from, void* to, size_t sent, size_t receive
                 {{{0, received * element}, static_cast<char*>(to)}}, stream);
 }
 
+/// Network byte order.
+in_addr_t address_of_this_host() {
+  const char* name = std::getenv("NCCL_SOCKET_IFNAME");
+  in_addr_t found = htonl(INADDR_LOOPBACK);
+  ifaddrs* all = nullptr;
+  if (!name || getifaddrs(&all) != 0) return found;
+  for (const ifaddrs* each = all; each; each = each->ifa_next)
+    if (each->ifa_addr && each->ifa_addr->sa_family == AF_INET && std::strcmp(each->ifa_name, name) == 0)
+      found = reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr;
+  freeifaddrs(all);
+  return found;
+}
+
 int connect_to(const UniqueId& id, int ranks, int rank, void** handle) {
   sockaddr_in address{};
   std::memcpy(&address, id.bytes, sizeof(address));
@@ -382,7 +398,7 @@ int ncclGetUniqueId(UniqueId* id) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = address_of_this_host();
   socklen_t length = sizeof(address);
   if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 64) != 0)
     return kSystemError;
