@@ -7,6 +7,7 @@
 #
 # Its last line on ttyS1 is 'again' (the machine is to boot once more), 'done' or 'FAILED: …'.
 set -uo pipefail
+case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 there=$1
 state=/var/lib/r2ccl-node log=/var/log/r2ccl stage_file=/var/lib/reboots-stage
 exec >/dev/ttyS1 2>&1 </dev/null
