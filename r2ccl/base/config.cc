@@ -235,7 +235,11 @@ Config::Milliseconds Config::no_path_bound() const {
 std::vector<Config::Entry> Config::entries() const {
   std::vector<Entry> out;
   for (const Field& field : fields())
-    out.push_back({field.variable, std::to_string(field.read(*this)), field.meaning});
+    out.push_back(
+        {field.variable,
+         std::to_string(std::string_view(field.variable) == "R2CC_FAIL_BOUND_MS" ? no_path_bound().count()
+                                                                                 : field.read(*this)),
+         field.meaning});
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface,
                  "interface for control connections, in the syntax of NCCL_SOCKET_IFNAME"});
   out.push_back(

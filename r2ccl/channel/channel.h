@@ -398,7 +398,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // control connection
   Outage outage_;
-  uint64_t moved_in_outage_ = 0;      // progress, when it was last looked at
+  MovedSight moved_;
   control::Descriptor reconnection_;  // being made; the receiver keeps it, to learn of the process's end
   PeerEnd peer_end_;
   SetUpPatience set_up_;

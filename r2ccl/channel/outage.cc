@@ -26,7 +26,7 @@ struct Channel::Reconnecting {
   void close() { c.reconnection_ = control::Descriptor(); }
   bool sender() const { return c.sender_; }
   bool resumable() const { return c.link_.resumable(); }
-  uint64_t data_moved() const { return c.context_.data_moved.at(c.peer_.process()); }
+  const MovedSight& moved() const { return c.moved_; }
   void ask() {
     c.link_.ask(control::Stream(std::move(c.reconnection_)), c.peer_.process(), c.peer_.channel());
   }
@@ -35,7 +35,7 @@ struct Channel::Reconnecting {
 };
 
 void Channel::step_outage(const Tick& tick) {
-  context_.data_moved.look(peer_.process(), moved_in_outage_, activity_.progress(), tick.alive);
+  context_.data_moved.look(peer_.process(), moved_, activity_.progress(), end_.phase(), tick.alive);
   Reconnecting host{*this};
   outage_.step(host, tick);
 }

@@ -48,7 +48,8 @@ class NicWorkers {
   NicWorkers& operator=(const NicWorkers&) = delete;
 
   /// Any thread. The jobs of one NIC are done one at a time and in order, by a thread that starts with the
-  /// first of them. `call` is a literal that names the first driver call of `work`, which must not throw.
+  /// first of them. Where none can be started, whoever gives a job does it. `call` is a literal that names
+  /// the first driver call of `work`, which must not throw.
   JobPtr give(int nic, const char* call, std::function<void(Job&)> work);
   /// The same, after all jobs of give().
   JobPtr give_later(int nic, const char* call, std::function<void(Job&)> work);

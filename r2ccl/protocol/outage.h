@@ -13,7 +13,7 @@
 //   sender()       it is the sender
 //   asks()         sender: a connection stands, and its question has not been answered
 //   resumable()    the conversation has begun, and can go on over another connection
-//   data_moved()   when data last moved on any channel to the peer's process (alive): it lived then
+//   moved()        when data last moved, on this channel and on any to the peer's process, which lived then
 // and carries out:
 //   connect()      begins a connection to the peer's process: kPending, kRefused at once, or kBroken
 //   reach()        what has become of it
@@ -29,6 +29,7 @@
 #include <string>
 
 #include "r2ccl/control/endpoint.h"
+#include "r2ccl/protocol/data_moved.h"
 #include "r2ccl/protocol/tick.h"
 
 namespace r2ccl {
@@ -229,7 +230,10 @@ class Outage {
   template <class Host>
   void look_at_age(Host& host, const Tick& tick) {
     const uint64_t most = state_.reached ? kReachedFactor * bound_ : bound_ + state_.patience;
-    if (host.setting_up() || tick.alive - std::max(state_.since, host.data_moved()) <= most) return;
+    // A process that is reached lives in any case. Whether it restores this channel others do not show.
+    const MovedSight moved = host.moved();
+    const uint64_t since = std::max(state_.since, state_.reached ? moved.here : moved.anywhere);
+    if (host.setting_up() || tick.alive - since <= most) return;
     if (state_.reached)
       return host.gone("closed, and its process, which can be reached, has not restored it");
     const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";

@@ -3,8 +3,6 @@
 // ended.
 #include "r2ccl/protocol/outage.h"
 
-#include "r2ccl/protocol/data_moved.h"
-
 #include <gtest/gtest.h>
 
 namespace r2ccl {
@@ -18,7 +16,7 @@ struct Network {
   bool sets_up = false, is_sender = true, asking = false, has_begun = true;
   Reach begins = Reach::kPending, comes_to = Reach::kPending;
   int connects = 0, closed = 0, asked = 0, begun_again = 0;
-  uint64_t moved = 0;
+  MovedSight sight;
   std::string why;
   bool setting_up() const { return sets_up; }
   bool asks() const { return asking; }
@@ -27,7 +25,7 @@ struct Network {
   void close() { ++closed; }
   bool sender() const { return is_sender; }
   bool resumable() const { return has_begun; }
-  uint64_t data_moved() const { return moved; }
+  MovedSight moved() const { return sight; }
   void ask() {
     ++asked;
     asking = true;
@@ -218,32 +216,60 @@ TEST(Outage, while_data_moves_a_process_that_cannot_be_reached_lives) {
     o.network.begins = Reach::kBroken;
     o.breaks({silent, false, false});
     for (int i = 0; i < 20; ++i) {
-      o.network.moved = o.tick.alive;
+      o.network.sight.anywhere = o.tick.alive;
       EXPECT_EQ(o.goes_on(2900), 2900u);
     }
     EXPECT_EQ(o.goes_on(60'000), (kBound + (silent ? Outage::kSilencePatienceNs : 0)) / kMs - 2900 + 10)
         << "since it last did";
   }
-  Lasting o;  // … and one that can be reached
-  o.network.begins = o.network.comes_to = Reach::kReached;
-  o.breaks();
-  o.goes_on(17'000);
-  o.network.moved = o.tick.alive;
-  EXPECT_EQ(o.goes_on(60'000), Outage::kReachedFactor * kBound / kMs + 10);
+}
+
+TEST(Outage, a_process_that_is_reached_and_does_not_answer_is_given_longer_only_by_this_channels_data) {
+  for (const bool here : {false, true}) {
+    Lasting o;
+    o.network.begins = o.network.comes_to = Reach::kReached;
+    o.breaks();
+    o.goes_on(17'000);
+    (here ? o.network.sight.here : o.network.sight.anywhere) = o.tick.alive;
+    EXPECT_EQ(o.goes_on(60'000), Outage::kReachedFactor * kBound / kMs + 10 - (here ? 0 : 17'000 - 10));
+  }
 }
 
 TEST(DataMoved, on_one_channel_speaks_for_all_to_that_process) {
   DataMoved moved;
-  uint64_t one = 0, other = 0;
-  moved.look(7, one, 0, 1000);
-  EXPECT_EQ(moved.at(7), 0u);
-  moved.look(7, one, 5, 2000);
-  moved.look(7, other, 0, 3000);
-  moved.look(7, one, 5, 4000);
-  EXPECT_EQ(moved.at(7), 2000u);
-  moved.look(7, other, 1, 5000);
-  EXPECT_EQ(moved.at(7), 5000u);
+  MovedSight one, other;
+  const auto turn = [&](MovedSight& channel, uint64_t progress, uint64_t alive) {
+    moved.look(7, channel, progress, Phase::kRunning, alive);
+  };
+  turn(one, 0, 1000);
+  EXPECT_EQ(one.anywhere, 0u);
+  turn(one, 5, 2000);
+  turn(other, 0, 3000);
+  turn(one, 5, 4000);
+  EXPECT_EQ(other.anywhere, 2000u);
+  EXPECT_EQ(other.here, 0u);
+  EXPECT_EQ(one.here, 2000u);
+  turn(other, 1, 5000);
+  turn(one, 5, 6000);
+  EXPECT_EQ(one.anywhere, 5000u);
+  EXPECT_EQ(one.here, 2000u);
   EXPECT_EQ(moved.at(8), 0u);
+}
+
+// It would wait for as long as others have traffic: a migration has no other bound while its messages cannot
+// go.
+TEST(DataMoved, on_others_is_nothing_to_a_channel_that_leaves_a_path) {
+  DataMoved moved;
+  MovedSight leaving, other;
+  moved.look(7, leaving, 1, Phase::kRunning, 1000);
+  moved.look(7, other, 1, Phase::kRunning, 2000);
+  moved.look(7, leaving, 1, Phase::kFencing, 3000);
+  EXPECT_EQ(leaving.anywhere, 1000u);
+  moved.look(7, other, 2, Phase::kRunning, 4000);
+  moved.look(7, leaving, 1, Phase::kWaitingForPeer, 5000);
+  EXPECT_EQ(leaving.anywhere, 1000u);
+  moved.look(7, leaving, 1, Phase::kRunning, 6000);
+  EXPECT_EQ(leaving.anywhere, 4000u) << "it carries again";
 }
 
 TEST(Outage, our_own_pause_makes_nobody_unreachable) {

@@ -82,7 +82,10 @@ class PathSearch {
   /// those of `untried()`, other rails that have not been seen to fail, share the time that is left.
   template <class Untried>
   uint64_t first_probe(const Bounds& bounds, uint64_t limit, bool lacks, Untried&& untried) const {
-    return lacks ? bounds.first_probe(limit, left(), 1 + untried()) : bounds.first_probe(limit);
+    if (!lacks) return bounds.first_probe(limit);
+    // All that have not been tried are to have their turn early, however long the search may go on.
+    const uint64_t early = pathless_ < bounds.fail ? bounds.fail - pathless_ : left();
+    return bounds.first_probe(limit, std::min(early, left()), 1 + untried());
   }
   /// The time that is left until the channel fails.
   uint64_t left() const { return bound_ - std::min(bound_, pathless_); }

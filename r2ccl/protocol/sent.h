@@ -107,9 +107,10 @@ template <uint32_t kWindow, class Host>
 uint32_t longest_work(const SendLedgerOf<kWindow>& ledger, const Host& host, uint32_t path) {
   uint32_t longest = 0;
   for (uint64_t message = ledger.first_held(); message < ledger.next(); ++message)
-    if (host.known(message) && !ledger.done(message, false))
+    if (host.known(message))
       for (uint32_t i = 0; i < host.segments(message); ++i)
-        if (host.path_of(message, i) == path) longest = std::max(longest, host.bytes_of(message, i));
+        if ((ledger.missing(message) >> i & 1) && host.path_of(message, i) == path)
+          longest = std::max(longest, host.bytes_of(message, i));
   return longest;
 }
 

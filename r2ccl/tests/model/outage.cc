@@ -46,7 +46,7 @@ class OutageModel::Run {
   }
   bool sender() const { return bounds_.sender; }
   bool resumable() const { return !bounds_.sets_up; }
-  static constexpr uint64_t data_moved() { return 0; }
+  static constexpr MovedSight moved() { return {}; }
   void ask() {
     if (!resumable()) wrong("it asks to go on with a conversation that has not begun");
     take_connection();

@@ -48,7 +48,7 @@ struct ChangedHost {
   control::Reach reach();
   void close();
   bool resumable() const { return host.resumable(); }
-  uint64_t data_moved() const { return host.data_moved(); }
+  MovedSight moved() const { return host.moved(); }
   void ask();
   void begin_again();
   void gone(const std::string& why);
