@@ -21,7 +21,7 @@ UNVERIFIED = {
     "harness/hosts/README.md": {"srun was run with network namespaces and two guests only": "preflight slurm"},
     "harness/cluster/README.md": {"has run on soft RoCE only": "preflight pci"},
     "cloudlab/README.md": {"the portal's geni-lib": "portal", "root may log in": "portal", "`dcb maxrate`": "rate_limit",
-                           "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests", "systemd has started nothing": "reboot"},
+                           "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests", "systemd has started": "reboot"},
     "r2ccl/KNOWN_GAPS.md": {"a kernel tears down": "real_pcie_remove", "PCI_RELAXED_ORDERING": "gpu_memory", "The choice of a GID": "preflight", "`R2CC_GPU_DIRECT=1`": "gpu_memory pxn",
                             "`NCCL_IB_PKEY`": "pkey traffic_class two_subnets"},
 }

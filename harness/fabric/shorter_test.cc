@@ -49,7 +49,7 @@ TEST(Shorter, keeps_off_scenarios_with_times_of_their_own) {
 }
 
 TEST(Shorter, moves_what_happens_at_an_iteration_and_nothing_else) {
-  const Scenario plain = with(kDown + "  - {at: {wr: 60}, target: node1/nic0, kind: port_down}\n");
+  const Scenario plain = with(kDown + "  - {at: {wr: 60}, target: node1/nic1, kind: port_down}\n");
   const Scenario less = shorter(plain, 4);
   EXPECT_EQ(less.workload.iters, 50);
   EXPECT_EQ(less.workload.warmup, 3);

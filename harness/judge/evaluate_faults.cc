@@ -221,8 +221,8 @@ class Faults {
            (sample.after_gbps <= 0 || sample.after_gbps >= kGoodShare * sample.before_gbps);
   }
 
-  /// Another strike had taken all of its NICs and kept them, and was answered by the same fence, or neither
-  /// was: what followed is that one's.
+  /// Another strike had taken all of its NICs and kept them, and no fence answers this one, or the fence of that
+  /// one does: what followed is that one's.
   bool repeats_another(const Firing& strike, const FaultSample& sample) const {
     const auto takes_ports = [&](const Firing& each) {
       return of_nic(scenario_, each) && scenario_.faults[each.fault].kind->takes == faultinject::Takes::kPort;
@@ -235,6 +235,7 @@ class Faults {
             return std::find(other.nics.begin(), other.nics.end(), nic) != other.nics.end();
           }))
         return false;
+      if (!sample.detected_ns) return true;
       FaultSample its;
       analyse_fault(job_.record, window_of(other), its);
       return its.detected_ns == sample.detected_ns;
