@@ -3,6 +3,7 @@
 """reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
 skipped and why. R2CCL_TORCH: a virtual environment with PyTorch, with which the step exec_torchrun is run by the
 real r2bench as far as it goes without a GPU."""
+import contextlib
 import csv
 import glob
 import json
@@ -323,8 +324,12 @@ class ReproduceTest(unittest.TestCase):
             time.sleep(0.05)
         made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
         self.assertEqual((made.returncode, made.stdout), (0, f"reproduce.sh runs already, with results in {self.out}\n"), made.stderr)
-        for pid in who_has_open(os.path.join(self.out, "lock")):
-            os.kill(pid, signal.SIGKILL)
+        while pids := who_has_open(os.path.join(self.out, "lock")):  # a process that is killed ends a moment later
+            self.assertLess(time.monotonic(), deadline)
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
         self.assertEqual(len([call for call in self.called() if call[0] == "run"]), 1)
         made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=dict(environment, SLEEPS=""))
         self.assertIn("reproduce.sh runs: tail -f", made.stdout)

@@ -67,7 +67,7 @@ finish_packages() {  # a reboot in the middle of an installation leaves what apt
   local until=$((SECONDS + 600))
   compgen -G "$root/var/lib/dpkg/updates/[0-9]*" >/dev/null || return 0  # apt-get's own sign of it
   until env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >"$state/packages.log" 2>&1; do
-    if ! grep -q 'lock' "$state/packages.log" || ((SECONDS >= until)); then  # or it is another process that is at it
+    if ! grep -q 'lock was locked\|dpkg.* lock' "$state/packages.log" || ((SECONDS >= until)); then  # or it is another process that is at it
       lacks packages "dpkg --configure -a (what it said: $state/packages.log)"
       return
     fi
@@ -143,10 +143,10 @@ StandardError=inherit
 WantedBy=multi-user.target
 EOF
   local wants=$root/etc/systemd/system/multi-user.target.wants/$unit
+  [[ -n $root || ! -d /run/systemd/system ]] || systemctl daemon-reload  # its text may have changed
   if [[ -L $wants ]]; then fine "$unit is enabled"; return; fi
   mkdir -p "$(dirname "$wants")"
   ln -s "/etc/systemd/system/$unit" "$wants"
-  [[ -n $root || ! -d /run/systemd/system ]] || systemctl daemon-reload
   changed "$unit is enabled: it runs at each boot"
 }
 

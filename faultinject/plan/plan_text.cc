@@ -20,15 +20,21 @@ PlanError error_at(const YAML::Mark& mark, const std::string& file, const std::s
 class Begin : public YAML::EventHandler {
  public:
   YAML::Mark mark;
+  bool empty = true;
   void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override { empty = false; }
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {
+    empty = false;
+  }
   void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
+                       YAML::EmitterStyle::value) override {
+    empty = false;
+  }
   void OnSequenceEnd() override {}
   void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    empty = false;
   }
   void OnMapEnd() override {}
 };
@@ -37,9 +43,9 @@ class Begin : public YAML::EventHandler {
 std::optional<YAML::Mark> second_document(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
-  Begin begin;
-  const bool two = parser.HandleNextDocument(begin) && parser.HandleNextDocument(begin);
-  return two ? std::optional(begin.mark) : std::nullopt;
+  Begin first, second;
+  const bool two = parser.HandleNextDocument(first) && parser.HandleNextDocument(second) && !second.empty;
+  return two ? std::optional(second.mark) : std::nullopt;
 }
 
 }  // namespace

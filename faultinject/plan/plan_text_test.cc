@@ -50,6 +50,7 @@ TEST(PlanText, a_plan_is_one_document) {
   EXPECT_EQ(error_of(fault + "---\n" + fault),
             "plan.yaml:2:1: a second YAML document; a plan is one, without '---' inside");
   EXPECT_EQ(parse_plan("---\n" + fault, "f").size(), 1u);
+  EXPECT_EQ(parse_plan(fault + "---\n", "f").size(), 1u) << "nothing comes behind it";
 }
 
 TEST(PlanText, a_name_is_given_to_one_fault) {

@@ -185,6 +185,7 @@ void Context::drain_queues(QueuePair& qp, uint64_t now) {
 
 void Context::show_due(uint64_t now) {
   if (now < next_due_ns_) return;
+  next_due_ns_ = UINT64_MAX;  // what is drained below may bring earlier ones
   uint64_t next = UINT64_MAX;
   for (auto& [pointer, qp] : qps_) {
     const bool deaf = qp->life == QueuePair::Life::kWhole && qp->deaf_by.id != 0;
@@ -213,7 +214,7 @@ void Context::show_due(uint64_t now) {
     }
     if (qp->shown_at_ns != 0) next = std::min(next, qp->shown_at_ns);
   }
-  next_due_ns_ = next;
+  next_due_ns_ = std::min(next_due_ns_, next);
 }
 
 void Context::drain(CompletionQueue& cq, uint64_t now) {

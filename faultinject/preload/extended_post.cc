@@ -193,6 +193,7 @@ void wr_atomic_write(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, const void*
 // An ibv_send_wr cannot say what to flush, and how. So the batch fails, where the provider's function would
 // write into a batch that is given up.
 void wr_flush(ibv_qp_ex* qp, uint32_t, uint64_t, size_t, uint8_t, uint8_t) {
+  begin(qp, IBV_WR_SEND);  // the setters that follow need a work request
   state(qp).unrecorded = EOPNOTSUPP;
 }
 

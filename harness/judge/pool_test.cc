@@ -115,6 +115,7 @@ TEST_F(JobsThatEnd, are_cut_short_and_nothing_else_if_the_last_one_was) {
   miss(jobs[2]);
   jobs[2].outcome = Outcome::kCancelled;
   EXPECT_EQ(pool({&jobs[0], &jobs[1], &jobs[2]}).jobs_without_fault, 0u);
+  EXPECT_EQ(judged().verdict, Verdict::kUnknown);
 }
 
 TEST(PooledOutcome, an_expectation_has_to_hold_for_every_job) {

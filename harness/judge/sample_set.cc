@@ -348,7 +348,8 @@ SampleSet samples_of_baseline(const Json& baseline, const std::string& name) {
       entry.at("scenario").get_to(mode.scenario);
       entry.at("mode").get_to(mode.mode);
       entry.at("conditions").get_to(mode.conditions);
-      if (mode.conditions["workload.engine"] == "exec")
+      if (const auto engine = mode.conditions.find("workload.engine");
+          engine != mode.conditions.end() && engine->second == "exec")
         std::erase_if(mode.conditions,
                       [](const auto& condition) { return of_an_operation(condition.first); });
       entry.at("outcomes").get_to(mode.outcomes);

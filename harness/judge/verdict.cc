@@ -214,7 +214,8 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   const bool met = known->met;
   const bool for_good = !met && (known->for_good || value.final || missed);
   const bool cut_short = mode.outcome == Outcome::kCancelled ||
-                         (!value.each.empty() && mode.outcomes.contains(name(Outcome::kCancelled)));
+                         ((!value.each.empty() || (metric != nullptr && metric->by_round)) &&
+                          mode.outcomes.contains(name(Outcome::kCancelled)));
   const bool proven = metric != nullptr && metric->without_fault && !met;  // wrong without a fault, too
   judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
   if (!fault_was_seen(scenario, mode) && !proven && !for_good)

@@ -105,7 +105,7 @@ function timeline(article, run) {
 
 // In wall-clock time; recover_ms is in open time, so it is no sum of these.
 const phases = [["detect", (f) => f.detect_ms, "--c3"], ["migrate", (f) => f.migrate_ms, "--c1"],
-  ["ramp", (f) => f.recovered_at_ms - f.migrated_at_ms, "--c2"]];
+  ["ramp", (f) => Math.max(0, f.recovered_at_ms - f.migrated_at_ms), "--c2"]];
 const lasts = (fault) => phases.reduce((sum, [, of]) => sum + of(fault), 0);
 
 // Behind a rate that the ports did not limit; older results do not say.

@@ -340,6 +340,16 @@ TEST_F(Renewed, a_nonblocking_communicator_is_aborted_like_any_other_and_the_nex
   expect_renewed(3, 3);
 }
 
+TEST_F(Renewed, buffers_are_taken_from_a_communicator_that_is_destroyed) {
+  scenario_.workload.nccl.registers = true;
+  scenario_.env["STANDIN_NCCL_STRICT"] = "1";
+  for (const RenewBy by : {RenewBy::kAbort, RenewBy::kShrink, RenewBy::kRevoke}) {
+    SCOPED_TRACE(name(by));
+    renew(by, false, by == RenewBy::kAbort ? -1 : 2);
+    expect_renewed(by == RenewBy::kAbort ? 3 : 2, 0);
+  }
+}
+
 TEST_F(Renewed, shrinking_between_operations_leaves_a_rank_out) {
   for (const int without : {2, 0})
     for (const Operation op : kAll) {

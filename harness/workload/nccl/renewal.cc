@@ -27,6 +27,9 @@ void Communicators::renew(const Communicator& group, bool member) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     const nccl::Comm old = std::exchange(lane.comm, nullptr);
+    const bool aborts = renewal.by == RenewBy::kAbort || (!at_rest && renewal.by == RenewBy::kShrink);
+    if (!aborts)
+      for (void* registration : lane.registrations) nccl_.CommDeregister(old, registration);
     if (renewal.by != RenewBy::kAbort && member) {
       int without = renewal.without;
       const bool quiet = at_rest || renewal.by == RenewBy::kRevoke;
@@ -35,10 +38,10 @@ void Communicators::renew(const Communicator& group, bool member) {
                   "ncclCommShrink", old);
       prepare(lane);
     }
-    if (renewal.by == RenewBy::kRevoke || (at_rest && renewal.by == RenewBy::kShrink))
-      nccl_.check(nccl_.CommDestroy(old), "ncclCommDestroy");
-    else
+    if (aborts)
       nccl_.check(nccl_.CommAbort(old), "ncclCommAbort");
+    else
+      nccl_.check(nccl_.CommDestroy(old), "ncclCommDestroy");
   }
   poll_until([this] { return !open(); }, interrupt_);  // kernels that were told to end
   if (renewal.by == RenewBy::kAbort)
