@@ -48,7 +48,7 @@ TEST(PlanText, a_plan_must_hold_a_fault_and_each_fault_a_trigger) {
 TEST(PlanText, a_plan_is_one_document) {
   const std::string fault = "- {at: now, target: node1/nic0, kind: port_down}\n";
   EXPECT_EQ(error_of(fault + "---\n" + fault),
-            "plan.yaml:2:1: a second YAML document; a plan is one, without '---' inside");
+            "plan.yaml:2:1: a plan is one YAML document, and this is behind it");
   EXPECT_EQ(parse_plan("---\n" + fault, "f").size(), 1u);
   EXPECT_EQ(parse_plan(fault + "---\n", "f").size(), 1u) << "nothing comes behind it";
 }

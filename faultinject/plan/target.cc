@@ -194,7 +194,8 @@ void check_pattern(const FaultSpec& spec, const std::string& what, const std::st
     why = "there is no node '" + node_pattern + "' (there are: " + list + ")";
     if (const auto near = nearest(node_pattern, names)) why += "; did you mean '" + *near + "'?";
   } else {
-    why = "no node that matches '" + node_pattern + "' has a NIC '" + no_nic.value_or(nic_pattern) + "' (there are: nic0";
+    why = "no node that matches '" + node_pattern + "' has a NIC '" + no_nic.value_or(nic_pattern) +
+          "' (there are: nic0";
     if (most_nics > 1) why += " to nic" + std::to_string(most_nics - 1);
     why += ")";
     if (most_nics == 0) why = "the nodes have no NICs";

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <sstream>
 
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include "faultinject/plan/yaml_end.h"
 #include "harness/scenario/sections.h"
 #include "harness/scenario/suggest.h"
 #include "harness/scenario/yaml_reader.h"
@@ -201,48 +201,12 @@ void note_overrides(Scenario& scenario, const LoadOptions& options) {
   if (!modes.empty()) scenario.overrides["modes"] = modes;
 }
 
-/// Where a YAML document begins, and whether anything is in it.
-class DocumentStart : public YAML::EventHandler {
- public:
-  YAML::Mark mark;
-  bool empty = true;
-
-  void OnDocumentStart(const YAML::Mark& at) override { mark = at, empty = true; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override { empty = false; }
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {
-    empty = false;
-  }
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
-    empty = false;
-  }
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
-    empty = false;
-  }
-  void OnMapEnd() override {}
-};
-
-/// Where what YAML::Load does not read begins: a second document that is not empty, or a bracket too many.
-/// (YAML::LoadAll does not end at the latter.)
-std::optional<YAML::Mark> end_of_first_document(const std::string& text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  DocumentStart document;
-  if (!parser.HandleNextDocument(document)) return std::nullopt;
-  for (int last = -1; parser.HandleNextDocument(document); last = document.mark.pos)
-    if (!document.empty || document.mark.pos == last) return document.mark;
-  return std::nullopt;
-}
-
 std::vector<Axis> axes_of(const std::string& file, const std::string& text) {
   Document document(file, text);
   std::vector<Axis> axes;
   try {
     const YAML::Node root = YAML::Load(text);
-    if (const auto mark = end_of_first_document(text))
+    if (const auto mark = faultinject::end_of_first_document(text))
       document.report_line(
           mark->line + 1, mark->column + 1,
           "the scenario ends before this, and the rest of the file would be ignored; write a "
