@@ -104,8 +104,7 @@ const std::vector<Field>& fields() {
           "error, ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
                    "a channel without a working path for this long is an error, ms. Unless this is set: not "
-                   "sooner than "
-                   "a QP would give up (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT; at most 60 s)"),
+                   "sooner than a QP would give up (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT; at most 60 s)"),
       milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000,
                    "a repaired rail must answer probes for this long before it is used, ms"),
       milliseconds("R2CC_FAILBACK_MAX_MS", &Config::failback_ceiling, 1, 3600000,

@@ -94,9 +94,9 @@ struct Config {
   static Result<Config> from(const std::function<const char*(const char*)>& get);
   static Result<Config> from_environment();
 
-  /// How long a channel may be without a path. Where the user has not said it: not less than a queue pair of
-  /// NCCL's own transport would retry (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT), so that no job ends which would
-  /// go on without this plugin; but not more than kMostFailBound.
+  /// How long a channel may be without a path. Where the user has not said it: as long as a queue pair of
+  /// NCCL's own transport would retry (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT), but from fail_bound to
+  /// kMostFailBound. Up to there this bound ends no job that would go on without this plugin.
   Milliseconds no_path_bound() const;
   static constexpr Milliseconds kMostFailBound{60000};
 
