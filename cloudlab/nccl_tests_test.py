@@ -21,9 +21,11 @@ TOOLS = {
     "nvcc": '''for w; do case $w in -I*) [ -e "${w#-I}/mpi.h" ] || { echo "error: mpi.h"; exit 1; } ;; esac; done
                echo "$*" >>"$MADE/nvcc.log"; [ -z "$FAIL_nvcc" ] || { echo "fatal error: nccl.h: No such file"; exit 1; }; echo perf >"${@: -1}"''',
     "nvidia-smi": '''[ -z "$FAIL_smi" ] || exit 9
-                     case $* in -L) echo "GPU 0: A"; echo "GPU 1: A" ;; *compute_cap*) [ -z "$FAIL_cap" ] || { echo "Field is not a valid field"; exit 2; }; printf "8.0\\n8.0\\n" ;; esac''',
+                     case $* in -L) echo "GPU 0: A"; [ -n "$ONE_GPU" ] || echo "GPU 1: A" ;; *compute_cap*) [ -z "$FAIL_cap" ] || { echo "Field is not a valid field"; exit 2; }; printf "8.0\\n8.0\\n" ;; esac''',
     "mpicc": "exit 1",
-    "mpirun": 'echo "mpirun $*"; echo "$SAYS"; exit "${STATUS:-0}"',
+    "mpirun": '''echo "mpirun $*"; echo "$SAYS"; [ -n "$NO_NET" ] || echo "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/R2CCL/0"
+                 exit "${STATUS:-0}"''',
+    "nvidia-cuda-mps-control": 'if [ "$1" = -d ]; then echo "start $CUDA_MPS_PIPE_DIRECTORY"; else cat; fi >>"$MADE/mps.log"',
     "ssh": 'echo "$3" >>"$MADE/ssh.log"; sh -c "$4"',
 }
 
@@ -39,6 +41,13 @@ class NcclTests(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as file:
                 file.write("#!/bin/bash\n" + text + "\n")
             os.chmod(path, 0o755)
+        for name in ("lib/libnccl-net-r2ccl.so", "bin/r2bench"):
+            path = os.path.join(self.made, "build/release", name)
+            os.makedirs(os.path.dirname(path))
+            with open(path, "w", encoding="utf-8"):
+                pass
+        os.makedirs(os.path.join(self.made, "cloudlab"))
+        self.script = shutil.copy(SCRIPT, os.path.join(self.made, "cloudlab"))
         with open(os.path.join(self.made, "Makefile"), "w", encoding="utf-8") as file:
             file.write(MAKEFILE)
 
@@ -53,7 +62,7 @@ class NcclTests(unittest.TestCase):
     def run_it(self, *words, **environment):
         environment = {**{k: v for k, v in os.environ.items() if k not in ("MPI_HOME", "CUDA_HOME", "NVCC_GENCODE")}, "MADE": self.made,
                        "R2CCL_SETUP_ROOT": self.made, "PATH": os.path.join(self.made, "bin") + ":" + os.environ["PATH"], **environment}
-        return subprocess.run([SCRIPT, os.path.join(self.made, "out"), *words], capture_output=True, text=True, timeout=900, check=False, env=environment)
+        return subprocess.run([self.script, os.path.join(self.made, "out"), *words], capture_output=True, text=True, timeout=900, check=False, env=environment)
 
     def read(self, name):
         with open(os.path.join(self.made, name), encoding="utf-8") as file:
@@ -69,6 +78,48 @@ class NcclTests(unittest.TestCase):
             self.assertIn("-np 2 ", ran)
             self.assertIn("-x R2CC_MODE=%d " % mode, ran)
             self.assertNotIn("--host", ran)
+
+    def test_without_rdma_devices_each_rank_is_a_node_with_virtual_nics(self):
+        self.headers("mpi")
+        home = os.path.join(self.made, "mpi")
+        self.assertEqual(self.run_it(MPI_HOME=home).returncode, 0)
+        ran = self.read("out/all_reduce_perf_mode2.txt")
+        self.assertRegex(ran, r"%s/build/release/bin/r2bench exec --quiet --node node\$OMPI_COMM_WORLD_RANK --nodes 2 --nics 2 --name nccl-tests-\d+ -- " % self.made)
+        self.assertEqual(self.run_it("--fabric", "verbs", MPI_HOME=home).returncode, 0)
+        self.assertNotIn("r2bench", self.read("out/all_reduce_perf_mode2.txt"))
+        os.makedirs(os.path.join(self.made, "sys/class/infiniband/mlx5_0"))
+        self.assertEqual(self.run_it(MPI_HOME=home).returncode, 0)
+        self.assertNotIn("r2bench", self.read("out/all_reduce_perf_mode2.txt"))
+        for words in (("--fabric", "vhca", "--hosts", "a,b"), ("--fabric", "rxe"), ("--fabric",), ("--hosts",)):
+            self.assertEqual(self.run_it(*words, MPI_HOME=home).returncode, 64, words)
+
+    def test_each_rank_is_its_own_node(self):
+        self.headers("mpi")
+        made = self.run_it(MPI_HOME=os.path.join(self.made, "mpi"), R2BENCH="echo")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        words = self.read("out/all_reduce_perf_mode1.txt")
+        begin = words[words.index("bash -c ") + len("bash -c "):words.index(" rank echo exec")]
+        ran = subprocess.run(["bash", "-c", begin, "rank", "echo", "$OMPI_COMM_WORLD_RANK", "node$OMPI_COMM_WORLD_RANK"], capture_output=True, text=True,
+                             check=True, env={**os.environ, "OMPI_COMM_WORLD_RANK": "3"})
+        self.assertEqual(ran.stdout.split()[:3], ["3", "node3", "-b"])
+
+    def test_two_nodes_share_a_single_gpu(self):
+        self.headers("mpi")
+        home = os.path.join(self.made, "mpi")
+        made = self.run_it(MPI_HOME=home, ONE_GPU="1")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        ran = self.read("out/all_reduce_perf_mode0.txt")
+        self.assertIn("-x NCCL_TESTS_DEVICE ", ran)
+        self.assertIn("-np 2 ", ran)
+        self.assertEqual(self.read("mps.log").split("\n"), ["start %s/out/mps" % self.made, "quit -t 5", ""])
+        self.assertEqual(self.run_it("--hosts", "a,b", MPI_HOME=home, ONE_GPU="1").returncode, 0)  # two GPUs: nothing is shared
+        self.assertNotIn("NCCL_TESTS_DEVICE", self.read("out/all_reduce_perf_mode0.txt"))
+
+    def test_a_run_that_does_not_use_the_plugin_is_no_verdict(self):
+        self.headers("mpi")
+        made = self.run_it(MPI_HOME=os.path.join(self.made, "mpi"), NO_NET="1")
+        self.assertEqual(made.returncode, 70, made.stdout + made.stderr)
+        self.assertIn("mode 0: no connection of NCCL used the plugin", made.stderr)
 
     def test_every_host_gets_the_program_and_the_settings(self):
         self.headers("mpi")
@@ -118,7 +169,7 @@ class NcclTests(unittest.TestCase):
             os.remove(os.path.join(self.made, "bin", name))
         with open(os.path.join(self.made, "bin", "git"), "w", encoding="utf-8") as file:
             file.write('#!/bin/bash\nfor last; do :; done; cp -r "$R2CCL_NCCL_TESTS_SOURCE" "$last"\n')
-        made = self.run_it(R2CCL_SETUP_ROOT="")
+        made = self.run_it("--fabric", "verbs", R2CCL_SETUP_ROOT="")
         program = os.path.join(self.made, "out/src/build/all_reduce_perf")
         self.assertTrue(os.access(program, os.X_OK), made.stderr + self.log())
         linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout

@@ -255,8 +255,10 @@ on_gpus() {
     done
     if [[ -n $reason ]]; then is_wanted nccl_tests && { matched=$((matched + 1)); skip nccl_tests "because $reason"; }; return; fi
   fi
+  local fabric_of=()
+  [[ $fabric != verbs ]] || fabric_of=(--fabric verbs)
   # shellcheck disable=SC2046  # two words or none
-  step nccl_tests 20 "$repository/cloudlab/nccl_tests.sh" "$out/nccl_tests" $(hosts_of "${further[@]}")
+  step nccl_tests 20 "$repository/cloudlab/nccl_tests.sh" "$out/nccl_tests" "${fabric_of[@]}" $(hosts_of "${further[@]}")
 }
 
 figures() {
