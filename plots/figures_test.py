@@ -277,6 +277,29 @@ class Drawn(unittest.TestCase):
         self.assertIn("evidence: emulated", text_of(figure))
 
 
+class Png(unittest.TestCase):
+    def test_markers_keep_their_colours(self):
+        """Among thousands of other colours, of which the palette has room for few."""
+        import matplotlib.pyplot as plt
+        import numpy
+        import PIL.Image
+        style.use()
+        figure, axes = plt.subplots()
+        axes.imshow(numpy.linspace(0, 1, 4096).reshape(64, 64), extent=(0, 1, 0, 1), cmap="gray")
+        colours = [style.VERMILION, style.BLUE, style.GREEN, style.ORANGE, style.PURPLE, style.SKY, style.YELLOW, style.INK]
+        for number, colour in enumerate(colours):
+            axes.plot([2 + number], [0.5], marker="o", markersize=5, color=colour)
+        with tempfile.TemporaryDirectory() as folder:
+            style.save(figure, folder, "some")
+            with PIL.Image.open(os.path.join(folder, "some.png")) as image:
+                found = {colour for _, colour in image.convert("RGB").getcolors(1 << 24)}
+        plt.close(figure)
+        for colour in colours:
+            self.assertIn(tuple(bytes.fromhex(colour[1:])), found, colour)
+        self.assertIn((255, 255, 255), found)
+        self.assertLess(len(found), 60)
+
+
 class OldPillow(unittest.TestCase):
     def test_figures_are_saved_by_a_pillow_that_has_no_image_dither(self):
         """Ubuntu 22.04 has Pillow 9.0.1; the name came with 9.1."""

@@ -121,7 +121,9 @@ def drawn_from(path):
 
 
 def _save_png(figure, path, source):
-    """With a palette of 64 colours, which shows no difference in a diagram and takes less than half the bytes."""
+    """With a palette of the 48 most frequent colours, which has those of all lines and areas as they are; what smooths their edges becomes the
+    next of them. That shows no difference in a diagram and takes less than half the bytes."""
+    import numpy
     from PIL import Image, PngImagePlugin
     text = PngImagePlugin.PngInfo()
     if source:
@@ -129,8 +131,13 @@ def _save_png(figure, path, source):
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     with Image.open(drawn) as image:
-        # 0: Image.Dither.NONE, a name that Pillow before 9.1 (Ubuntu 22.04) does not have.
-        image.convert("RGB").quantize(64, dither=0).save(path, optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
+        pixels = numpy.asarray(image.convert("RGB")).astype(int)
+        colours, which, counts = numpy.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+        palette = colours[numpy.argsort(-counts, kind="stable")[:48]]
+        nearest = ((colours[:, None, :] - palette[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+        paletted = Image.fromarray(nearest[which.reshape(-1)].reshape(pixels.shape[:2]).astype("uint8"), mode="P")
+        paletted.putpalette(palette.astype("uint8").tobytes())
+        paletted.save(path, optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
 
 
 def save(figure, folder, name, source=None):
