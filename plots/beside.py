@@ -5,7 +5,7 @@ times. In each job two transports took turns, so only ratios of one job are comp
 
     python3 plots/beside.py --results results --out DIR
 
-Reads the set `beside` of results/tables/beside.csv (harness/workload/nccl/head_to_head.py --table beside)."""
+Reads the sets `beside` and `beside_2` of results/tables/beside.csv (harness/workload/nccl/head_to_head.py --table beside)."""
 
 import statistics
 import sys
@@ -13,7 +13,7 @@ import sys
 import inputs
 import style
 import tables
-from numbers_of.beside import COST_BOUNDS
+from numbers_of.beside import COST_BOUNDS, MEASURED
 from numbers_of.words import median_between
 
 NAME = "beside"
@@ -25,7 +25,7 @@ SMALL = 64 * 1024  # the largest size whose latency counts
 
 
 def data(results):
-    rows = [row for row in tables.read(results, "beside") if row["set"] == "beside" and row["outcome"] == "ok"]
+    rows = [row for row in tables.read(results, "beside") if row["set"] in MEASURED and row["transport"] in TRANSPORTS and row["outcome"] == "ok"]
     if not rows:
         raise inputs.NoData(COMMAND)
     origin = tables.provenance(results, "beside")

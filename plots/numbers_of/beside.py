@@ -6,6 +6,7 @@ import statistics
 import inputs
 from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
 
+MEASURED = ("beside", "beside_2")  # the sets with the rule of ACKs that holds now
 BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 2", "baseline_beside_ib": "R2CCL mode 0", "loose_beside_ib": "R2CCL mode 1, loose ACK",
           "ib_beside_ib": "NCCL's IB (control)"}
 # How long an AllReduce may take over R2CCL, relative to NCCL's IB transport: bytes from, to, and the most. The latter is a bus bandwidth of 0.99.
@@ -57,7 +58,7 @@ def beside_sends(results):
 
 def beside_most(results, transport, sizes):
     """The ratio of the size at which it is the greatest."""
-    return short(max(statistics.median(ratios) for (size, of), (ratios, _) in beside(results, "beside").items() if of == transport and size in sizes))
+    return short(max(statistics.median(ratios) for (size, of), (ratios, _) in beside(results, *MEASURED).items() if of == transport and size in sizes))
 
 
 def beside_ratio(results, size, transport, *sets):
@@ -65,20 +66,22 @@ def beside_ratio(results, size, transport, *sets):
 
 
 BLOCKS = {
-    "beside": lambda results: beside_table(results, "beside"),
+    "beside": lambda results: beside_table(results, *MEASURED),
     "beside-causes": lambda results: beside_table(results, "beside_causes"),
     "beside-sends": beside_sends,
 }
 NUMBERS = {
-    "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
-    "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, "beside").items() if transport == "ib_beside_ib")),
+    "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, *MEASURED).items() if transport == "ib_beside_ib")),
+    "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, *MEASURED).items() if transport == "ib_beside_ib")),
     **{f"beside.{name}-{mode}": (lambda transport, sizes: lambda results: beside_most(results, transport, sizes))(transport, sizes)
        for name, sizes in (("small", range(0, 65537)), ("large", range(2**20, 2**31))) for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
-    **{f"beside.cpu-1mib-{mode}": (lambda transport: lambda results: median_of(beside(results, "beside")[2**20, transport][1], "cpu_ratio"))(transport)
+    **{f"beside.cpu-1mib-{mode}": (lambda transport: lambda results: median_of(beside(results, *MEASURED)[2**20, transport][1], "cpu_ratio"))(transport)
        for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
     "beside.never-degraded": lambda results: short(statistics.median(beside_ratio(results, 2**20, "balance_beside_ib", "beside_never_degraded"))),
-    "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", "beside"))),
-    "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", "beside"))),
+    "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", *MEASURED))),
+    "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", *MEASURED))),
+    **{f"beside.1mib-{name}": (lambda transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, "beside_2"))))(transport)
+       for name, transport in (("mode0", "baseline_beside_ib"), ("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("loose", "loose_beside_ib"))},
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
     "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
     "beside.causes-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_causes"))),

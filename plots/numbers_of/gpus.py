@@ -50,7 +50,7 @@ def renewals(results):
     return markdown(["communicators end by", "NCCL", "when", "continues", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
 
 
-GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_four_nics", "nccl_removed")
+GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_four_nics", "nccl_removed", "nccl_registered")
 ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down, in place", "group": "nccl_port_down, four calls a group",
            "blackhole": "nccl_blackhole", "qp_error": "nccl_qp_error"}
 
@@ -102,7 +102,7 @@ def gpu_four_nics(results):
     """One of four NICs lost or slow: what live migration and Balance retain, by collective."""
     found = {}
     # AllGather again: beside other jobs its rate before the fault was not the ports'.
-    for row in rows_of(results, "runs", "nccl_four_nics") + rows_of(results, "runs", "nccl_allgather_alone"):
+    for row in (row for name in ("nccl_four_nics", "nccl_allgather_alone", "nccl_registered") for row in rows_of(results, "runs", name)):
         if row["run"].startswith("nccl_one_of_four"):
             found.setdefault((row["run"].split("-")[0], row["op"]), {})[row["mode"]] = row
     return markdown(["scenario", "collective", "mode 1: retained", "limit", "mode 2: retained", "limit"],
@@ -123,9 +123,9 @@ def ll128_jobs(results):
     return markdown(["receives into", "GPUs", "transport", "jobs", "elements compared", "wrong"], [["GPU memory" if row["memory"] == "gpu" else "host memory", row["gpus"], WRITERS[row["source"]], row["runs"], row["checked"], row["wrong"]] for row in found])
 
 
-def gpu_memory(results, measured="nccl_gpu_memory"):
+def gpu_memory(results, *measured):
     cases = {}
-    for row in rows_of(results, "nccl", measured):
+    for row in rows_of(results, "nccl", *measured):
         cases.setdefault(row["case"], []).append(row)
     lines = [[f"`{case}`", rows[0]["nodes"], rows[0]["mode"], f"`{rows[0]['fault']}`" if rows[0]["fault"] else "none", len(rows), sum(int(row["wrong"]) for row in rows),
               "yes" if rows[0]["as_expected"] == "1" else "no"] for case, rows in cases.items()]
@@ -143,7 +143,7 @@ BLOCKS = {
     "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"),
     "renewals": renewals,
-    "gpu-memory": gpu_memory,
+    "gpu-memory": lambda results: gpu_memory(results, "nccl_gpu_memory", "nccl_gpu_memory_four"),
 }
 NUMBERS = {
     **{f"h2h.first-{name}": (lambda case: lambda results: short(next(row["median_ms"] for row in rows_of(results, "nccl", "nccl_unlimited") if (row["case"], row["op"]) == (case, "allreduce")), 3))(case)

@@ -33,7 +33,9 @@ def used_again(rows):
 
 def head_to_head(results):
     lines = []
-    groups = [group for name in ("head_to_head", "head_to_head_repaired") for group in by_transport(results, "faults", "fault", "heal_ms", measured=(name,))]
+    groups = [group for name in ("head_to_head", "head_to_head_repaired", "head_to_head_h200_3") for group in by_transport(results, "faults", "fault", "heal_ms", measured=(name,))]
+    known = {row["fault"] for row in rows_of(results, "head_to_head", "head_to_head")}
+    groups = [group for group in groups if group[1][0]["set"] != "head_to_head_h200_3" or group[0][0][0] not in known]  # of the latest set, the faults that only it has
     for ((fault, heals), transport), rows in sorted(groups, key=lambda group: (group[0][0], list(TRANSPORTS).index(group[0][1]))):
         healed = heals not in ("", "0")
         if healed and rows[0]["set"] == "head_to_head":  # some of these jobs were too short to see NCCL use the NIC again
@@ -170,19 +172,21 @@ def used_again_seconds(results, pick):
     return short(pick(float(row["used_again_ms"]) for row in rows if row["transport"] != "ib_failover") / 1000, 2)
 
 
-def third_seed(results):
-    """(how many rows of the H200 end as all rows of the H100 with the same fault, transport and repair do, rows of the H200)"""
-    rows = head_to_head_rows(results, "head_to_head_h200_2", "faults")
+LATER_SEEDS = ("head_to_head_h200_2", "head_to_head_h200_3")
+
+
+def later_seeds(results):
+    """(how many rows of the H200 end as all rows of the H100 with the same fault, transport and repair do, rows of the H200 with such a fault)"""
     first = {}
     for row in head_to_head_rows(results, "head_to_head", "faults"):
         first.setdefault((row["fault"], row["transport"], row["heal_ms"]), set()).add(row["survives"])
-    same = sum(first.get((row["fault"], row["transport"], row["heal_ms"])) == {row["survives"]} for row in rows)
-    return same, len(rows)
+    rows = [row for name in LATER_SEEDS for row in head_to_head_rows(results, name, "faults") if (row["fault"], row["transport"], row["heal_ms"]) in first]
+    return sum(first[row["fault"], row["transport"], row["heal_ms"]] == {row["survives"]} for row in rows), len(rows)
 
 
-def one_way_third_seed(results):
-    (row,) = head_to_head_rows(results, "head_to_head_h200_2", "faults", fault="blackhole_one_way", transport="ib_failover")
-    return short(row["stall_ms"])
+def one_way_of_later_seeds(results):
+    return short(statistics.median(float(row["stall_ms"]) for name in LATER_SEEDS
+                                   for row in head_to_head_rows(results, name, "faults", fault="blackhole_one_way", transport="ib_failover")))
 
 
 def cost_on_h100(results, size, transports):
@@ -212,10 +216,11 @@ NUMBERS = {
     "h2h.used-again": lambda results: failover_seconds(results, "used_again_ms", "head_to_head_repaired"),
     "h2h.used-again-least": lambda results: used_again_seconds(results, min),
     "h2h.used-again-most": lambda results: used_again_seconds(results, max),
-    "h2h.third-seed": lambda results: str(third_seed(results)[0]),
-    "h2h.third-seed-rows": lambda results: str(third_seed(results)[1]),
-    "h2h.third-seed-wrong": lambda results: str(sum(int(row["wrong"]) for row in head_to_head_rows(results, "head_to_head_h200_2", "faults"))),
-    "h2h.third-seed-one-way": one_way_third_seed,
+    "h2h.later-seeds": lambda results: str(later_seeds(results)[0]),
+    "h2h.later-seeds-rows": lambda results: str(later_seeds(results)[1]),
+    "h2h.later-seeds-wrong": lambda results: str(sum(int(row["wrong"]) for name in LATER_SEEDS for row in head_to_head_rows(results, name, "faults"))),
+    "h2h.later-seeds-one-way": one_way_of_later_seeds,
+    "h2h.two-apart-error": lambda results: short(float(head_to_head_rows(results, "head_to_head_h200_3", "faults", fault="two_apart", transport="ib_failover")[0]["error_ms"]) / 1000, 2),
     "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-256MiB": lambda results: cost_on_h100(results, 256 << 20, ["r2ccl_balance"]),
