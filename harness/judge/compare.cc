@@ -2,7 +2,10 @@
 #include "harness/judge/compare.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <optional>
+#include <string_view>
 
 #include "harness/measure/result.h"
 
@@ -79,24 +82,58 @@ void add_facts(const ModeSamples& before, const ModeSamples& after, std::vector<
     rows.push_back(fact(before, "correctness", Shift::kWorse, after.wrong.front()));
 }
 
-/// Whether the two sides are meant to differ in a condition. Those of `env` and of the faults are one each.
-bool may_differ(const std::string& condition, const std::set<std::string>& settings) {
-  return std::any_of(settings.begin(), settings.end(), [&](const std::string& setting) {
-    const std::string group = setting.substr(0, setting.find('.'));
-    if (condition == "env") return group == "env" || group == "modes";
-    if (condition == "plan" || condition == "faults") return group == "faults";
-    return condition == setting;
-  });
+/// Whether it begins as NAME=VALUE does.
+bool is_variable(std::string_view part) {
+  const std::string_view name = part.substr(0, part.find('='));
+  return name.size() < part.size() && !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+/// Of `env`, 'NAME=VALUE, NAME=VALUE', the variables that --may-differ does not name. A value may have
+/// commas.
+std::string env_to_compare(const std::string& env, const std::set<std::string>& settings) {
+  constexpr std::string_view kBetween = ", ";
+  std::string kept;
+  bool keeps = true;
+  for (size_t at = 0; at <= env.size();) {
+    const size_t end = std::min(env.find(kBetween, at), env.size());
+    const std::string part = env.substr(at, end - at);
+    if (is_variable(part)) keeps = !settings.contains("env." + part.substr(0, part.find('=')));
+    if (keeps) kept += (kept.empty() ? "" : std::string(kBetween)) + part;
+    at = end + kBetween.size();
+  }
+  return kept.empty() ? "none" : kept;
+}
+
+/// A condition as far as the two sides have to agree on it; nullopt: not at all. Of the faults all may differ
+/// if
+/// --may-differ names one of their settings, and of `env` if it names a setting of modes.
+std::optional<std::string> to_compare(const std::string& condition, const std::string& value,
+                                      const std::set<std::string>& settings) {
+  const auto names = [&](const std::string& group) {
+    return std::any_of(settings.begin(), settings.end(), [&](const std::string& setting) {
+      return setting.substr(0, setting.find('.')) == group;
+    });
+  };
+  if (condition == "env") {
+    if (names("modes")) return std::nullopt;
+    return env_to_compare(value, settings);
+  }
+  if (((condition == "plan" || condition == "faults") && names("faults")) || settings.contains(condition))
+    return std::nullopt;
+  return value;
 }
 
 std::string differing_condition(const ModeSamples& before, const ModeSamples& after,
                                 const Thresholds& thresholds) {
   for (const auto& [key, value] : before.conditions) {
-    if (may_differ(key, thresholds.may_differ)) continue;
+    const std::optional<std::string> was = to_compare(key, value, thresholds.may_differ);
+    if (!was) continue;
     const auto found = after.conditions.find(key);
     if (found == after.conditions.end() && is_newer_condition(key)) continue;
-    const std::string now = found == after.conditions.end() ? "not said" : found->second;
-    if (now != value || value == "various") return key + " is " + value + " before and " + now + " now";
+    const std::string now =
+        found == after.conditions.end() ? "not said" : *to_compare(key, found->second, thresholds.may_differ);
+    if (now != *was || *was == "various") return key + " is " + *was + " before and " + now + " now";
   }
   return "";
 }

@@ -76,6 +76,12 @@ TEST(Compare, what_differs_in_its_faults_or_its_environment_is_not_comparable) {
   thresholds.may_differ = {"env.A"};
   EXPECT_EQ(compare(plain, tuned, thresholds).change(), Shift::kSame);
   EXPECT_EQ(compare(plain, faster, thresholds).change(), Shift::kUnknown);
+  const auto doubly = with(
+      {{"env", "A=2, or 3, B=1"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 1 Mbit/s)"}});
+  EXPECT_EQ(row(compare(tuned, doubly, thresholds), "conditions").why,
+            "not comparable: env is none before and B=1 now");
+  thresholds.may_differ = {"env.A", "env.B"};
+  EXPECT_EQ(compare(tuned, doubly, thresholds).change(), Shift::kSame);
   thresholds.may_differ = {"faults.0.rate"};
   EXPECT_EQ(compare(plain, faster, thresholds).change(), Shift::kSame);
   EXPECT_EQ(compare(plain, tuned, thresholds).change(), Shift::kUnknown);
