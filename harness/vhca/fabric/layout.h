@@ -17,7 +17,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 17;
+inline constexpr std::uint32_t kLayoutVersion = 18;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -56,6 +56,7 @@ struct RateServer {
   };
   Clock clock;                            // changed by 16-byte compare-and-swap only
   std::uint64_t rate;                     // 2^-20 bytes per nanosecond; 0 = unlimited
+  std::atomic<std::uint32_t> taken_back;  // how often work was taken back: others are served sooner then
   std::atomic<std::uint32_t> words_used;  // words of `active` that were ever needed
   std::atomic<std::uint64_t> active[kFlowsPerServer / 64];
   std::atomic<std::uint32_t> flow_owner[kFlowsPerServer];  // QP number, 0 = free

@@ -163,6 +163,7 @@ struct SendEntry {
   std::uint64_t
       served_ns;  // when the ports have served the next piece, as known at the last look; 0 = not known
   std::uint64_t complete_ns;  // when the acknowledgement is back
+  std::uint32_t taken_back;   // RateServer::taken_back of both ports at that look
   ibv_wr_opcode opcode;
   unsigned flags;
   std::uint32_t imm_data;
