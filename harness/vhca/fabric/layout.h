@@ -163,12 +163,14 @@ struct alignas(64) QpSlot {
   // revokes the hold of one that is stopped.
   std::atomic<std::uint64_t> responder;  // low half: that id; high half: counts the holds
   QpEvents events;
-  std::atomic<std::uint32_t> access;  // ibv_access_flags
+  std::atomic<std::uint32_t> access;  // ibv_access_flags; without responder resources no READs and atomics
   std::atomic<std::uint32_t> peer_number;
   std::atomic<std::uint32_t> peer_port;
   std::atomic<std::uint32_t> min_rnr_timer;
   std::atomic<std::uint32_t> qkey;
   std::atomic<std::uint32_t> pkey_index;  // in the table that all ports of the fabric have
+  std::atomic<std::uint32_t> rq_psn;      // RC: the first sequence number that it expects
+  std::atomic<std::uint32_t> path_mtu;    // ibv_mtu
   // SRQ only. What a holder is about to take. Tells the next holder whether one that was killed had taken it,
   // and a holder that was revoked that it may not. High half: the number of the hold, as in `responder`. Low
   // half: see responder/shared_request.h.
@@ -240,8 +242,10 @@ struct alignas(64) CqSlot {
   // that an initiator which dies right after it takes no event with it.
   std::atomic<std::uint32_t> notify;
   std::atomic<std::uint32_t> overrun;
-  std::atomic<std::int64_t>
-      outstanding;  // completions not polled; may be too low after a kill, never too high
+  // Receive completions, flushed ones included, that are not polled; may be too low after a kill, never too
+  // high.
+  std::atomic<std::int64_t> outstanding;
+  std::atomic<std::uint32_t> sends;  // send completions that are not polled; written by the owner
   alignas(64) std::atomic<std::uint64_t> ready_summary;
   std::atomic<std::uint64_t> ready[kReadyWords];  // QPs with receive completions
 };

@@ -238,6 +238,10 @@ struct Qp : ibv_qp_ex {
   std::mutex recv_lock;
   std::uint64_t recv_head = 0;              // next to be posted
   std::atomic<std::uint64_t> recv_tail{0};  // next to be polled
+  // In ERR: receives from here on, and before there, were given their room in the CQ as flushed ones. Guarded
+  // by the recv CQ's lock.
+  std::uint64_t flush_begin = 0;
+  std::uint64_t flush_end = 0;
   // In ERR: who is placing something through it, and since when. Guarded by the recv CQ's lock.
   std::uint64_t held_by = 0;
   std::uint64_t held_since_ns = 0;

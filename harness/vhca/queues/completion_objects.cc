@@ -81,6 +81,7 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
   slot.notify.store(0);
   slot.overrun.store(0);
   slot.outstanding.store(0);
+  slot.sends.store(0);
   slot.ready_summary.store(0);
   for (auto& word : slot.ready) word.store(0);
   resize_ring(*cq, cqe);

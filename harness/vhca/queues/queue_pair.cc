@@ -56,6 +56,8 @@ void fill_slot(QpSlot& slot, const Pd& pd, const ibv_qp_init_attr& init) {
   slot.min_rnr_timer.store(0);
   slot.qkey.store(0);
   slot.pkey_index.store(0);
+  slot.rq_psn.store(0);
+  slot.path_mtu.store(0);
   slot.srq_intent.store(0);
   slot.type = init.qp_type;
   slot.srq = srq ? static_cast<std::uint32_t>(srq->slot) + 1 : 0;
