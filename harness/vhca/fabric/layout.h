@@ -253,7 +253,8 @@ struct alignas(64) CqSlot {
 struct alignas(64) MrSlot {
   std::atomic<ProcessId> owner;
   std::atomic<std::uint32_t> generation;
-  std::atomic<std::uint32_t> key;  // 0 while not valid
+  std::atomic<std::uint32_t> key;      // 0 while not valid
+  std::atomic<std::uint32_t> context;  // Context::id
   std::uint32_t pd;
   std::uint32_t access;
   std::uint64_t iova;
@@ -360,7 +361,7 @@ struct Fabric {
   std::uint32_t is_infiniband;  // link layer of all ports; else Ethernet (RoCE)
   std::uint32_t cross_percent;  // what a port carries of its rate from or to memory of another NUMA node
   std::uint64_t bytes;
-  std::atomic<std::uint32_t> next_pd;
+  std::atomic<std::uint32_t> next_pd;       // ids of PDs and contexts
   std::atomic<std::uint32_t> next_page;     // where to look for free pages first
   std::atomic<std::uint32_t> pages_used;    // pages at and above were never claimed
   std::atomic<std::uint64_t> reclaimed_ns;  // when somebody last looked for dead processes

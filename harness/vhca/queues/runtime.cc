@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <system_error>
 
 #include "harness/vhca/base/clock.h"
 #include "harness/vhca/base/pause_point.h"
@@ -83,9 +85,16 @@ int Runtime::add_user() {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals go to the program's threads
-  engine_ = std::thread([this] { run_engine(); });
+  int error = 0;
+  try {
+    engine_ = std::thread([this] { run_engine(); });
+  } catch (const std::system_error& refused) {
+    error = refused.code().value();
+    leave();
+    users_ = 0;
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return 0;
+  return error;
 }
 
 void Runtime::remove_user() {
@@ -134,6 +143,16 @@ void Runtime::add_srq(Srq& srq) {
 void Runtime::remove_srq(Srq& srq) {
   const std::lock_guard guard(lock_);
   std::erase(srqs_, &srq);
+}
+
+Runtime::Objects Runtime::objects_of(const Context& context) {
+  const auto of_it = [&context](const auto* object) { return object->owner == &context; };
+  Objects objects;
+  const std::lock_guard guard(lock_);
+  std::copy_if(qps_.begin(), qps_.end(), std::back_inserter(objects.qps), of_it);
+  std::copy_if(cqs_.begin(), cqs_.end(), std::back_inserter(objects.cqs), of_it);
+  std::copy_if(srqs_.begin(), srqs_.end(), std::back_inserter(objects.srqs), of_it);
+  return objects;
 }
 
 void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {

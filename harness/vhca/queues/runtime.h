@@ -37,6 +37,14 @@ class Runtime : public Process {
   void add_srq(Srq& srq);
   void remove_srq(Srq& srq);
 
+  struct Objects {
+    std::vector<Qp*> qps;
+    std::vector<Cq*> cqs;
+    std::vector<Srq*> srqs;
+  };
+  // What was made with the context and not destroyed.
+  Objects objects_of(const Context& context);
+
   // Something is to be done for the QP at that time (kNever: nothing). Caller holds its send_lock.
   void schedule(Qp& qp, std::uint64_t due_ns);
 
