@@ -194,6 +194,7 @@ int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   } while (!cq.shared->notify.compare_exchange_weak(seen, (seen & ~kArmedMask) | armed));
   // It is going to sleep.
   if (runtime.gathers()) runtime.progress(now_ns(), true);
+  runtime.stop_polling();
   return 0;
 }
 
