@@ -27,26 +27,14 @@ std::string device_list(int node, int nics) {
 class RxeFabric final : public DeviceFabric {
  public:
   explicit RxeFabric(const Fabric& shape) : shape_(shape), script_(fabric_script("rxe_net.sh")) {
-    run({"up", std::to_string(shape.nodes), std::to_string(shape.nics_per_node)});
-    std::vector<std::string> netem;
-    if (shape.nic_rate_bits_per_s > 0) netem = {"rate", std::to_string(shape.nic_rate_bits_per_s) + "bit"};
-    if (shape.latency.count() > 0)
-      netem.insert(netem.end(), {"delay", std::to_string(shape.latency.count()) + "ns"});
-    if (netem.empty()) return;
-    for (int n = 0; n < shape.nodes; ++n) {
-      for (int k = 0; k < shape.nics_per_node; ++k) {
-        std::vector<std::string> words = {"shape", nic_name('n', n, k)};
-        words.insert(words.end(), netem.begin(), netem.end());
-        run(words);
-      }
-    }
-  }
-  ~RxeFabric() override {
     try {
-      run_script({script_, "down"}, kScriptSeconds);
-    } catch (const std::exception&) {  // the next `up` clears what is left
+      make();
+    } catch (...) {
+      take_down();
+      throw;
     }
   }
+  ~RxeFabric() override { take_down(); }
 
   std::string evidence() const override { return "rxe"; }
   std::map<std::string, std::string> environment(int node) const override {
@@ -70,6 +58,29 @@ class RxeFabric final : public DeviceFabric {
   }
 
  private:
+  void make() const {
+    const Fabric& shape = shape_;
+    run({"up", std::to_string(shape.nodes), std::to_string(shape.nics_per_node)});
+    std::vector<std::string> netem;
+    if (shape.nic_rate_bits_per_s > 0) netem = {"rate", std::to_string(shape.nic_rate_bits_per_s) + "bit"};
+    if (shape.latency.count() > 0)
+      netem.insert(netem.end(), {"delay", std::to_string(shape.latency.count()) + "ns"});
+    if (netem.empty()) return;
+    for (int n = 0; n < shape.nodes; ++n) {
+      for (int k = 0; k < shape.nics_per_node; ++k) {
+        std::vector<std::string> words = {"shape", nic_name('n', n, k)};
+        words.insert(words.end(), netem.begin(), netem.end());
+        run(words);
+      }
+    }
+  }
+  void take_down() const noexcept {
+    try {
+      run_script({script_, "down"}, kScriptSeconds);
+    } catch (const std::exception&) {  // the next `up` clears what is left
+    }
+  }
+
   void run(std::vector<std::string> words) const {
     words.insert(words.begin(), script_);
     const ScriptResult result = run_script(words, kScriptSeconds);

@@ -16,9 +16,13 @@
 #include <mutex>
 
 #include "harness/vhca/abi/context_ops.h"
+#include "harness/vhca/abi/memory_region.h"
 #include "harness/vhca/process/addresses.h"
 #include "harness/vhca/process/limits.h"
+#include "harness/vhca/queues/completion.h"
+#include "harness/vhca/queues/queue_pair.h"
 #include "harness/vhca/queues/runtime.h"
+#include "harness/vhca/queues/shared_receive.h"
 
 namespace vhca {
 namespace {
@@ -110,6 +114,7 @@ ibv_context* open_device(ibv_device* device) {
   }
   auto context = std::make_unique<Context>();
   context->runtime = runtime;
+  context->id = runtime->fabric().next_pd.fetch_add(1) + 1;
   context->first_port = device_of(device).port;
   context->port_count = runtime->node().ports_per_nic;
   fill_operations(context->verbs);
@@ -128,8 +133,23 @@ ibv_context* open_device(ibv_device* device) {
   return &context.release()->verbs.context;
 }
 
+namespace {
+
+// What the program has not destroyed goes with the device, as in a kernel: no peer reaches its queue pairs
+// and memory any more. The objects themselves stay, as libibverbs' do: the program may still look at them.
+void end_leftovers(Context& context) {
+  const Runtime::Objects left = context.runtime->objects_of(context);
+  for (Qp* qp : left.qps) end_qp(*qp);
+  for (Srq* srq : left.srqs) end_srq(*srq);
+  for (Cq* cq : left.cqs) end_cq(*cq);
+  end_regions_of(context);
+}
+
+}  // namespace
+
 int close_device(ibv_context* handle) {
   const std::unique_ptr<Context> context(&Context::of(handle));
+  if (!context->runtime->is_forked_copy()) end_leftovers(*context);
   ::close(handle->async_fd);
   pthread_mutex_destroy(&handle->mutex);
   if (!context->runtime->is_forked_copy()) context->runtime->remove_user();

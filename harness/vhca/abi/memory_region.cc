@@ -4,10 +4,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "harness/vhca/memory/gpu_delay.h"
 #include "harness/vhca/memory/gpu_memory.h"
@@ -49,6 +52,7 @@ ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64
   std::uint32_t generation = (slot.generation.fetch_add(1) + 1) % kGenerations;
   if (generation == 0) generation = (slot.generation.fetch_add(1) + 1) % kGenerations;  // a key is never 0
   const auto key = static_cast<std::uint32_t>(generation << kMrSlotBits | table_index);
+  slot.context.store(Context::of(pd.context).id);
   slot.pd = pd.id;
   slot.access = static_cast<std::uint32_t>(access);
   slot.iova = iova;
@@ -91,6 +95,36 @@ bool register_gpu_memory(ibv_pd* pd, void* address, std::size_t length, std::uin
   return true;
 }
 
+// Whether there is memory at all of these addresses, as the kernel finds out when it pins a region's pages.
+bool is_mapped(const void* address, std::size_t length) {
+  constexpr std::size_t kPagesAtOnce = 4096;
+  unsigned char resident[kPagesAtOnce];
+  const auto begin = reinterpret_cast<std::uintptr_t>(address) & ~(kPage - 1);
+  const auto end = reinterpret_cast<std::uintptr_t>(address) + length;
+  for (std::uintptr_t at = begin; at < end; at += kPagesAtOnce * kPage)
+    if (::mincore(reinterpret_cast<void*>(at), std::min<std::size_t>(end - at, kPagesAtOnce * kPage),
+                  resident) != 0 &&
+        errno == ENOMEM)
+      return false;
+  return true;
+}
+
+// The regions of those slots end: whoever has not looked at its key yet finds none.
+void end_regions(Runtime& runtime, std::span<const std::size_t> slots) {
+  auto& regions = runtime.fabric().memory_regions;
+  for (const std::size_t slot : slots) regions[slot].key.store(0);
+  // A transfer that has looked at the key before is still allowed to be at it; the memory may go when we
+  // return.
+  runtime.wait_for_transfers();
+  for (const std::size_t slot : slots) {
+    if (is_gpu(reinterpret_cast<void*>(regions[slot].address)) &&
+        runtime.fabric().gpu_regions[slot].shadow != 0)
+      end_delay(slot);
+    regions[slot].context.store(0);
+    regions[slot].owner.store(0);
+  }
+}
+
 }  // namespace
 
 ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::uint64_t iova, int access) {
@@ -100,6 +134,7 @@ ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::ui
   if (Context::of(pd_of(ibpd).context).runtime->is_forked_copy()) return refuse_region(ENODEV);
   if (ibv_mr* region = nullptr; register_gpu_memory(ibpd, address, length, iova, access, region))
     return region;
+  if (!is_mapped(address, length)) return refuse_region(EFAULT);
   if (wants_huge_pages()) use_huge_pages(address, length);
   return make_region(ibpd, address, length, iova, access);
 }
@@ -151,16 +186,18 @@ int deregister_memory(ibv_mr* ibmr) {
     unmap();
     return 0;
   }
-  MrSlot& slot = runtime.fabric().memory_regions[mr->slot];
-  slot.key.store(0);
-  // A transfer that has looked at the key before is still allowed to be at it; the memory may go when we
-  // return.
-  runtime.wait_for_transfers();
-  if (is_gpu(reinterpret_cast<void*>(slot.address)) && runtime.fabric().gpu_regions[mr->slot].shadow != 0)
-    end_delay(mr->slot);
-  slot.owner.store(0);
+  end_regions(runtime, {&mr->slot, 1});
   unmap();
   return 0;
+}
+
+void end_regions_of(const Context& context) {
+  Runtime& runtime = *context.runtime;
+  auto& regions = runtime.fabric().memory_regions;
+  std::vector<std::size_t> slots;
+  for (std::size_t i = 0; i < regions.used_slots.load(); ++i)
+    if (regions[i].owner.load() == runtime.self() && regions[i].context.load() == context.id) slots.push_back(i);
+  end_regions(runtime, slots);
 }
 
 }  // namespace vhca

@@ -17,7 +17,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 17;
+inline constexpr std::uint32_t kLayoutVersion = 18;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -56,6 +56,7 @@ struct RateServer {
   };
   Clock clock;                            // changed by 16-byte compare-and-swap only
   std::uint64_t rate;                     // 2^-20 bytes per nanosecond; 0 = unlimited
+  std::atomic<std::uint32_t> taken_back;  // how often work was taken back: others are served sooner then
   std::atomic<std::uint32_t> words_used;  // words of `active` that were ever needed
   std::atomic<std::uint64_t> active[kFlowsPerServer / 64];
   std::atomic<std::uint32_t> flow_owner[kFlowsPerServer];  // QP number, 0 = free
@@ -162,12 +163,14 @@ struct alignas(64) QpSlot {
   // revokes the hold of one that is stopped.
   std::atomic<std::uint64_t> responder;  // low half: that id; high half: counts the holds
   QpEvents events;
-  std::atomic<std::uint32_t> access;  // ibv_access_flags
+  std::atomic<std::uint32_t> access;  // ibv_access_flags; without responder resources no READs and atomics
   std::atomic<std::uint32_t> peer_number;
   std::atomic<std::uint32_t> peer_port;
   std::atomic<std::uint32_t> min_rnr_timer;
   std::atomic<std::uint32_t> qkey;
   std::atomic<std::uint32_t> pkey_index;  // in the table that all ports of the fabric have
+  std::atomic<std::uint32_t> rq_psn;      // RC: the first sequence number that it expects
+  std::atomic<std::uint32_t> path_mtu;    // ibv_mtu
   // SRQ only. What a holder is about to take. Tells the next holder whether one that was killed had taken it,
   // and a holder that was revoked that it may not. High half: the number of the hold, as in `responder`. Low
   // half: see responder/shared_request.h.
@@ -239,8 +242,10 @@ struct alignas(64) CqSlot {
   // that an initiator which dies right after it takes no event with it.
   std::atomic<std::uint32_t> notify;
   std::atomic<std::uint32_t> overrun;
-  std::atomic<std::int64_t>
-      outstanding;  // completions not polled; may be too low after a kill, never too high
+  // Receive completions, flushed ones included, that are not polled; may be too low after a kill, never too
+  // high.
+  std::atomic<std::int64_t> outstanding;
+  std::atomic<std::uint32_t> sends;  // send completions that are not polled; written by the owner
   alignas(64) std::atomic<std::uint64_t> ready_summary;
   std::atomic<std::uint64_t> ready[kReadyWords];  // QPs with receive completions
 };
@@ -248,7 +253,8 @@ struct alignas(64) CqSlot {
 struct alignas(64) MrSlot {
   std::atomic<ProcessId> owner;
   std::atomic<std::uint32_t> generation;
-  std::atomic<std::uint32_t> key;  // 0 while not valid
+  std::atomic<std::uint32_t> key;      // 0 while not valid
+  std::atomic<std::uint32_t> context;  // Context::id
   std::uint32_t pd;
   std::uint32_t access;
   std::uint64_t iova;
@@ -355,7 +361,7 @@ struct Fabric {
   std::uint32_t is_infiniband;  // link layer of all ports; else Ethernet (RoCE)
   std::uint32_t cross_percent;  // what a port carries of its rate from or to memory of another NUMA node
   std::uint64_t bytes;
-  std::atomic<std::uint32_t> next_pd;
+  std::atomic<std::uint32_t> next_pd;       // ids of PDs and contexts
   std::atomic<std::uint32_t> next_page;     // where to look for free pages first
   std::atomic<std::uint32_t> pages_used;    // pages at and above were never claimed
   std::atomic<std::uint64_t> reclaimed_ns;  // when somebody last looked for dead processes

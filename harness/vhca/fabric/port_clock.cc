@@ -131,9 +131,19 @@ Flow open_flow(RateServer& server, std::uint32_t owner_qp, std::uint32_t percent
   return {};
 }
 
+namespace {
+
+// The flow has no work any more. What is known of the times of others is too late then.
+void make_idle(RateServer& server, std::uint32_t index) {
+  const std::uint64_t bit = 1ull << (index % 64);
+  if ((server.active[index / 64].fetch_and(~bit) & bit) != 0) server.taken_back.fetch_add(1);
+}
+
+}  // namespace
+
 void close_flow(Flow& flow) {
   if (!flow.paced()) return;
-  flow.server->active[flow.index / 64].fetch_and(~(1ull << (flow.index % 64)));
+  make_idle(*flow.server, flow.index);
   flow.server->flow_owner[flow.index].store(0);
   flow = {};
 }
@@ -143,7 +153,7 @@ void release_flows_of(RateServer& server, std::uint32_t owner_qp) {
   for (std::uint32_t i = 0; i < words * 64; ++i) {
     if (server.flow_owner[i].load(std::memory_order_relaxed) != owner_qp) continue;
     VHCA_PAUSE_POINT(flow_seen);
-    server.active[i / 64].fetch_and(~(1ull << (i % 64)));
+    make_idle(server, i);
     std::uint32_t expected = owner_qp;
     server.flow_owner[i].compare_exchange_strong(expected, 0);
   }
@@ -168,7 +178,7 @@ void cancel_rest(const Flow& flow, std::uint64_t now_ns) {
   const Clock clock = advance(*flow.server, now_ns, backlog);
   std::atomic<std::uint64_t>& tag = flow.server->finish_tag[flow.index];
   if (static_cast<std::int64_t>(tag.load() - clock.virtual_bytes) > 0) tag.store(clock.virtual_bytes);
-  flow.server->active[flow.index / 64].fetch_and(~(1ull << (flow.index % 64)));
+  make_idle(*flow.server, flow.index);
 }
 
 namespace {

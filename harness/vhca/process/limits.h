@@ -13,5 +13,6 @@ inline constexpr int kMaxCqe = 1 << 20;
 inline constexpr std::uint32_t kMaxReadsOutstanding = 16;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 30;
 inline constexpr std::uint32_t kMaxSrqWr = 16384;
+inline constexpr std::uint32_t kPsnMask = 0xffffff;
 
 }  // namespace vhca

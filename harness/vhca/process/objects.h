@@ -31,6 +31,7 @@ class Runtime;
 struct Context {
   verbs_context verbs{};  // first: its last member is the ibv_context that the program holds
   Runtime* runtime = nullptr;
+  std::uint32_t id = 0;          // unique in the fabric
   std::uint32_t first_port = 0;  // index in the fabric of the device's port 1
   std::uint32_t port_count = 1;
   // The eventfd that ibv_context::async_fd is when the device is opened. As in rdma-core, where the kernel
@@ -162,6 +163,7 @@ struct SendEntry {
   std::uint64_t not_before_ns;  // without pacing: when it may be placed
   std::uint64_t
       served_ns;  // when the ports have served the next piece, as known at the last look; 0 = not known
+  std::uint32_t taken_back;   // RateServer::taken_back of both ports at that look
   std::uint64_t complete_ns;  // when the acknowledgement is back
   ibv_wr_opcode opcode;
   unsigned flags;
@@ -237,6 +239,10 @@ struct Qp : ibv_qp_ex {
   std::mutex recv_lock;
   std::uint64_t recv_head = 0;              // next to be posted
   std::atomic<std::uint64_t> recv_tail{0};  // next to be polled
+  // In ERR: receives from here on, and before there, were given their room in the CQ as flushed ones. Guarded
+  // by the recv CQ's lock.
+  std::uint64_t flush_begin = 0;
+  std::uint64_t flush_end = 0;
   // In ERR: who is placing something through it, and since when. Guarded by the recv CQ's lock.
   std::uint64_t held_by = 0;
   std::uint64_t held_since_ns = 0;

@@ -28,6 +28,26 @@ void push_channel_event(Cq& cq) {
   raise_eventfd(channel.fd);
 }
 
+void note_sends(Cq& cq) {
+  cq.shared->sends.store(static_cast<std::uint32_t>(cq.sent_head - cq.sent_tail), std::memory_order_relaxed);
+}
+
+// The QP is in ERR and at rest: what it has posted is flushed, and takes its room in the CQ at once, whenever
+// it is polled. Returns how many requests were posted.
+std::uint64_t make_room_for_flushed(Runtime& runtime, Cq& cq, Qp& qp) {
+  QpSlot& slot = *qp.shared;
+  if (slot.srq != 0) close_taking(runtime.fabric(), slot);
+  const std::uint64_t posted = slot.recv_posted.load(std::memory_order_acquire);
+  const std::uint64_t completed = slot.recv_completed.load();
+  leave_room_to_holder(cq, qp, completed);
+  if (posted > std::max(completed, qp.flush_end)) {
+    count_receives(*cq.shared, posted - std::max(completed, qp.flush_end));
+    qp.flush_end = posted;
+    if (cq.shared->overrun.load() == 1) ring_doorbell(runtime.fabric(), runtime.self());
+  }
+  return posted;
+}
+
 int take_sent(Cq& cq, int count, ibv_wc* wc) {
   int taken = 0;
   for (; taken < count && cq.sent_tail != cq.sent_head; ++taken, ++cq.sent_tail) {
@@ -35,6 +55,7 @@ int take_sent(Cq& cq, int count, ibv_wc* wc) {
     wc[taken] = done.wc;
     done.qp->send_tail.store(done.send_index + 1, std::memory_order_release);
   }
+  if (taken != 0) note_sends(cq);
   return taken;
 }
 
@@ -68,8 +89,7 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
   if (taken != 0) cq.shared->outstanding.fetch_sub(taken, std::memory_order_relaxed);
   if (tail < completed || (flushing && !at_rest)) again = true;
   if (at_rest && !again) {
-    if (slot.srq != 0) close_taking(fabric, slot);
-    const std::uint64_t posted = slot.recv_posted.load(std::memory_order_acquire);
+    const std::uint64_t posted = make_room_for_flushed(runtime, cq, qp);
     // Flushed first, told afterwards: a holder that was revoked may still want to complete the first of them.
     const std::uint64_t flushed_to = std::min(posted, tail + static_cast<std::uint64_t>(count - taken));
     std::uint64_t expected = completed;
@@ -77,6 +97,8 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
     if (flushed_to > tail && !slot.recv_completed.compare_exchange_strong(expected, flushed_to)) {
       again = true;
     } else {
+      if (flushed_to > tail) qp.flush_begin = flushed_to;
+      cq.shared->outstanding.fetch_sub(static_cast<std::int64_t>(flushed_to - tail));
       for (; tail < flushed_to; ++tail) {
         ibv_wc& flushed = wc[taken++];
         flushed = {};
@@ -172,12 +194,19 @@ int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   } while (!cq.shared->notify.compare_exchange_weak(seen, (seen & ~kArmedMask) | armed));
   // It is going to sleep.
   if (runtime.gathers()) runtime.progress(now_ns(), true);
+  runtime.stop_polling();
   return 0;
 }
 
 std::int64_t unread_completions(const Cq& cq) {
   const auto sends = static_cast<std::int64_t>(cq.sent_head - cq.sent_tail);
   return sends + std::max<std::int64_t>(0, cq.shared->outstanding.load(std::memory_order_relaxed));
+}
+
+void leave_room_to_holder(Cq& cq, Qp& qp, std::uint64_t completed) {
+  const std::uint64_t end = std::min(completed, qp.flush_end);
+  if (end > qp.flush_begin) cq.shared->outstanding.fetch_sub(static_cast<std::int64_t>(end - qp.flush_begin));
+  qp.flush_begin = std::max(completed, qp.flush_begin);
 }
 
 void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_index) {
@@ -189,6 +218,7 @@ void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_i
       return;
     }
     cq.sent[cq.sent_head++ & (cq.sent.size() - 1)] = {wc, &qp, send_index};
+    note_sends(cq);
   }
   if (take_arm(*cq.shared, wc.status != IBV_WC_SUCCESS)) push_channel_event(cq);
 }
@@ -217,6 +247,7 @@ void purge_completions(Cq& cq, const Qp& qp) {
     if (done.qp != &qp) cq.sent[kept++ & (cq.sent.size() - 1)] = done;
   }
   cq.sent_head = kept;
+  note_sends(cq);
 }
 
 void deliver_pending_cq_event(Cq& cq) {
@@ -235,6 +266,7 @@ void recover_lost_signals(Cq& cq) {
       const std::uint64_t tail = qp->recv_tail.load();
       const bool flushes = qp->state() == IBV_QPS_ERR && qp->shared->recv_posted.load() > tail &&
                            is_at_rest(cq.owner->runtime->fabric(), *qp);
+      if (flushes) make_room_for_flushed(*cq.owner->runtime, cq, *qp);
       if (!flushes && qp->shared->recv_completed.load() <= tail) continue;
       mark_ready(*cq.shared, i);
       found = true;

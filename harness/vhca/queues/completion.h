@@ -12,10 +12,14 @@ ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_chan
                   int comp_vector);
 int resize_cq(ibv_cq* cq, int cqe);
 int destroy_cq(ibv_cq* cq);
+void end_cq(Cq& cq);  // as end_qp
 
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
+// Receives up to `completed` that were given room as flushed ones, but which a holder that was revoked has
+// completed: it counts them itself. Caller holds the CQ's lock, or nobody polls the QP any more.
+void leave_room_to_holder(Cq& cq, Qp& qp, std::uint64_t completed);
 void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_index);
 // Sends and receives that are completed and not polled. Caller holds the CQ's lock.
 std::int64_t unread_completions(const Cq& cq);

@@ -81,6 +81,7 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
   slot.notify.store(0);
   slot.overrun.store(0);
   slot.outstanding.store(0);
+  slot.sends.store(0);
   slot.ready_summary.store(0);
   for (auto& word : slot.ready) word.store(0);
   resize_ring(*cq, cqe);
@@ -102,29 +103,31 @@ int resize_cq(ibv_cq* ibcq, int cqe) {
   return 0;
 }
 
-int destroy_cq(ibv_cq* ibcq) {
-  Cq& cq = cq_of(ibcq);
-  if (cq.users.load() != 0) return EBUSY;
+void end_cq(Cq& cq) {
   Runtime& runtime = *cq.owner->runtime;
-  if (runtime.is_forked_copy()) return 0;
   runtime.remove_cq(cq);
   if (cq.channel) {
     auto& channel = *static_cast<Channel*>(cq.channel);
-    {
-      const std::lock_guard guard(channel.lock);
-      if (cq.unread_events != 0) unlink_from_channel(channel, cq);
-      for (; cq.unread_events != 0; --cq.unread_events) lower_eventfd_if_raised(channel.fd);
-      --channel.refcnt;
-    }
-    pthread_mutex_lock(&cq.mutex);
-    while (cq.comp_events_completed != cq.events_reported) pthread_cond_wait(&cq.cond, &cq.mutex);
-    pthread_mutex_unlock(&cq.mutex);
+    const std::lock_guard guard(channel.lock);
+    if (cq.unread_events != 0) unlink_from_channel(channel, cq);
+    for (; cq.unread_events != 0; --cq.unread_events) lower_eventfd_if_raised(channel.fd);
+    --channel.refcnt;
   }
-  forget_async_events(cq);
   // A holder of one of its QPs may have been stopped right before it tells this queue of a receive: then its
   // slot stays taken until this process ends.
   const auto of_it = [&](const QpSlot& qp) { return qp.recv_cq == cq.slot; };
   if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) cq.shared->owner.store(0);
+}
+
+int destroy_cq(ibv_cq* ibcq) {
+  Cq& cq = cq_of(ibcq);
+  if (cq.users.load() != 0) return EBUSY;
+  if (cq.owner->runtime->is_forked_copy()) return 0;
+  end_cq(cq);
+  pthread_mutex_lock(&cq.mutex);
+  while (cq.comp_events_completed != cq.events_reported) pthread_cond_wait(&cq.cond, &cq.mutex);
+  pthread_mutex_unlock(&cq.mutex);
+  forget_async_events(cq);
   pthread_cond_destroy(&cq.cond);
   pthread_mutex_destroy(&cq.mutex);
   const std::unique_ptr<Cq> gone(&cq);

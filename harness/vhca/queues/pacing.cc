@@ -148,7 +148,7 @@ void wait_for_target(Qp& qp, std::uint64_t bytes, std::uint64_t now) {
 }
 
 std::uint64_t balance_reservations(Qp& qp, std::uint64_t end, std::uint64_t now) {
-  if (std::max(qp.reserved[0].bytes, qp.reserved[1].bytes) < qp.window_bytes) return ~0ull;
+  if (std::max(qp.reserved[0].bytes, qp.reserved[1].bytes) < qp.window_bytes) return now + kLookNs;
   if (now - qp.balanced_ns < kBalanceNs) return qp.balanced_ns + kLookNs;
   qp.balanced_ns = now;
   std::uint64_t served[2], both = qp.in_flight_bytes;
@@ -186,7 +186,11 @@ std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64
     e.served_ns = e.not_before_ns;
     return e.served_ns + travel;
   }
-  if (e.served_ns <= now) {  // also 0: not computed yet
+  std::uint32_t taken_back = 0;
+  for (const Flow* flow : flows)
+    if (flow->paced()) taken_back += flow->server->taken_back.load(std::memory_order_relaxed);
+  if (e.served_ns <= now || e.taken_back != taken_back) {  // also 0: not computed yet
+    e.taken_back = taken_back;
     std::uint64_t served = 0;
     for (int side = 0; side < 2; ++side)
       if (flows[side]->paced())
@@ -194,7 +198,7 @@ std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64
             std::max(served, time_of_tag(*flows[side], e.begin_tag[side] + flows[side]->work_of(upto), now));
     if (served != 0)
       e.served_ns = served;
-    else if (e.served_ns == 0)
+    else if (e.served_ns == 0 || e.served_ns > now)
       e.served_ns = now;
   }
   return e.served_ns + travel;

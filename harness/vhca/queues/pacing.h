@@ -39,7 +39,8 @@ void cancel_reservations(Qp& qp, std::uint64_t now_ns);
 // others; the rest is reserved anew when they are placed.
 void wait_for_target(Qp& qp, std::uint64_t bytes, std::uint64_t now_ns);
 // Compares the two sides when all that could be placed is; takes back what the faster one has reserved beyond
-// the window. Returns when to do it again, ~0 if there is no need.
+// the window. Returns when to look again at the latest: others may have taken work back by then, so that what
+// waits is served sooner than was computed.
 std::uint64_t balance_reservations(Qp& qp, std::uint64_t end, std::uint64_t now_ns);
 
 // When the bytes up to `upto` of the message at send_next may be at their destination; later than now: not

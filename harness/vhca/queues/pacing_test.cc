@@ -281,6 +281,36 @@ TEST(Pacing, the_piece_that_a_held_target_kept_back_is_not_paid_for_twice) {
   EXPECT_NEAR(double((first + 1)->ns - first->ns), double(kPieceBytes) * 8, 100'000.0);
 }
 
+// What a queue pair waits for was computed while others had work. They lose their connections: the rate that
+// they leave is used at once, not after the time that was computed with them.
+TEST(Pacing, what_others_take_back_does_not_delay_those_who_are_left) {
+  SimulatedPort a(kGbit / 10), b[15], c(kGbit / 10);
+  Sender stays(a, c, kPieceBytes, 4);
+  std::vector<std::unique_ptr<Sender>> others;
+  std::vector<Sender*> all{&stays};
+  for (auto& from : b) {
+    others.push_back(std::make_unique<Sender>(from, c, kPieceBytes, 4));
+    all.push_back(others.back().get());
+  }
+  // A piece alone takes 21 ms, one of sixteen 336 ms.
+  run(all, 1'100, 0);
+  for (auto& s : others) s->flush(kStart + 1'100 * kMs);
+  const std::size_t before = stays.placed.size();
+  run({&stays}, 2'100, 0, 1'100);
+  ASSERT_GT(stays.placed.size(), before);
+  EXPECT_LT(stays.placed[before].ns - kStart, (1'100 + 21 + 10) * kMs);
+}
+
+// The same for one that does not look by itself at that moment.
+TEST(Pacing, a_queue_pair_looks_again_before_the_time_that_it_computed) {
+  SimulatedPort a(kGbit / 10), b[15], c(kGbit / 10);
+  Sender stays(a, c, kPieceBytes, 1);
+  std::vector<std::unique_ptr<Sender>> others;
+  for (auto& from : b) others.push_back(std::make_unique<Sender>(from, c, kPieceBytes, 1));
+  for (auto& s : others) s->look(kStart);
+  EXPECT_LE(stays.look(kStart), kStart + 10 * kMs);
+}
+
 INSTANTIATE_TEST_SUITE_P(Pacing, HeldTarget,
                          ::testing::Values(Load{4096, 4000, 0}, Load{4096, 4000, 500'000},
                                            Load{65536, 256, 100'000}, Load{1 << 30, 2, 500'000}));

@@ -92,6 +92,13 @@ int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
   return 0;
 }
 
+std::uint32_t usable_access(const Qp& qp) {
+  const std::uint32_t none = qp.attr.max_dest_rd_atomic == 0 && qp.is_reliable()
+                                 ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
+                                 : 0;
+  return qp.attr.qp_access_flags & ~none;
+}
+
 void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
   QpSlot& slot = *qp.shared;
   if (mask & IBV_QP_PORT) {
@@ -108,10 +115,16 @@ void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
   }
   if (mask & IBV_QP_ACCESS_FLAGS) {
     qp.attr.qp_access_flags = attr.qp_access_flags;
-    slot.access.store(attr.qp_access_flags);
+    slot.access.store(usable_access(qp));
   }
-  if (mask & IBV_QP_PATH_MTU) qp.attr.path_mtu = attr.path_mtu;
-  if (mask & IBV_QP_RQ_PSN) qp.attr.rq_psn = attr.rq_psn;
+  if (mask & IBV_QP_PATH_MTU) {
+    qp.attr.path_mtu = attr.path_mtu;
+    slot.path_mtu.store(attr.path_mtu);
+  }
+  if (mask & IBV_QP_RQ_PSN) {
+    qp.attr.rq_psn = attr.rq_psn;
+    slot.rq_psn.store(attr.rq_psn & kPsnMask);
+  }
   if (mask & IBV_QP_SQ_PSN) qp.attr.sq_psn = attr.sq_psn;
   if (mask & IBV_QP_DEST_QPN) {
     qp.attr.dest_qp_num = attr.dest_qp_num;
@@ -128,7 +141,10 @@ void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (mask & IBV_QP_RETRY_CNT) qp.attr.retry_cnt = attr.retry_cnt;
   if (mask & IBV_QP_RNR_RETRY) qp.attr.rnr_retry = attr.rnr_retry;
   if (mask & IBV_QP_MAX_QP_RD_ATOMIC) qp.attr.max_rd_atomic = attr.max_rd_atomic;
-  if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) qp.attr.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+  if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) {
+    qp.attr.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+    slot.access.store(usable_access(qp));
+  }
   if (mask & IBV_QP_MIN_RNR_TIMER) {
     qp.attr.min_rnr_timer = attr.min_rnr_timer;
     slot.min_rnr_timer.store(attr.min_rnr_timer);

@@ -56,6 +56,8 @@ void fill_slot(QpSlot& slot, const Pd& pd, const ibv_qp_init_attr& init) {
   slot.min_rnr_timer.store(0);
   slot.qkey.store(0);
   slot.pkey_index.store(0);
+  slot.rq_psn.store(0);
+  slot.path_mtu.store(0);
   slot.srq_intent.store(0);
   slot.type = init.qp_type;
   slot.srq = srq ? static_cast<std::uint32_t>(srq->slot) + 1 : 0;
@@ -166,29 +168,34 @@ int query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
   return 0;
 }
 
-int destroy_qp(ibv_qp* ibqp) {
-  const std::unique_ptr<Qp> qp(&qp_of(ibqp));
-  Runtime& runtime = *qp->owner->runtime;
-  count_as_user(*qp, -1);
-  if (runtime.is_forked_copy()) return 0;
+void end_qp(Qp& qp) {
+  Runtime& runtime = *qp.owner->runtime;
+  count_as_user(qp, -1);
+  if (runtime.is_forked_copy()) return;
   Fabric& fabric = runtime.fabric();
-  QpSlot& slot = *qp->shared;
+  QpSlot& slot = *qp.shared;
   slot.state.begin_life();
   {
-    const std::lock_guard guard(qp->send_lock);
-    close_flows(*qp);  // before the number goes, by which they would be found if we were killed
+    const std::lock_guard guard(qp.send_lock);
+    close_flows(qp);  // before the number goes, by which they would be found if we were killed
   }
   slot.number.store(0);
-  runtime.remove_qp(*qp);
+  runtime.remove_qp(qp);
   wait_until_unused(fabric, slot, runtime.self());
-  detach_receiver(cq_of(qp->qp_base.recv_cq), *qp);
-  purge_completions(cq_of(qp->qp_base.send_cq), *qp);
-  end_receive_queue(*qp);
-  forget_async_events(*qp);
+  detach_receiver(cq_of(qp.qp_base.recv_cq), qp);
+  purge_completions(cq_of(qp.qp_base.send_cq), qp);
+  end_receive_queue(qp);
   if (!has_living_holder(fabric, slot)) {  // else its ring and slot stay taken until this process ends
     free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
     slot.owner.store(0);
   }
+}
+
+int destroy_qp(ibv_qp* ibqp) {
+  const std::unique_ptr<Qp> qp(&qp_of(ibqp));
+  end_qp(*qp);
+  if (qp->owner->runtime->is_forked_copy()) return 0;
+  forget_async_events(*qp);
   pthread_cond_destroy(&qp->qp_base.cond);
   pthread_mutex_destroy(&qp->qp_base.mutex);
   return 0;

@@ -14,5 +14,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
 int destroy_qp(ibv_qp* qp);
+// Nobody reaches it any more, and nothing of it is left in the fabric or in its CQs; the object stays.
+void end_qp(Qp& qp);
 
 }  // namespace vhca

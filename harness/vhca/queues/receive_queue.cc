@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/vhca/queues/receive_queue.h"
 
+#include <algorithm>
 #include <cerrno>
 
+#include "harness/vhca/queues/completion.h"
 #include "harness/vhca/queues/runtime.h"
 #include "harness/vhca/responder/receive_signal.h"
 #include "harness/vhca/responder/shared_request.h"
@@ -16,6 +18,13 @@ void give_up_taken(Qp& qp, Fabric& fabric) {
   if (slot.srq == 0) return;
   close_taking(fabric, slot);
   srq_of(qp.qp_base.srq).freed.fetch_add(slot.recv_posted.load() - qp.recv_tail.load());
+}
+
+// What is completed, up to that index, or flushed, and will not be polled.
+void give_room_back(Qp& qp, Cq& cq, std::uint64_t completed) {
+  leave_room_to_holder(cq, qp, completed);
+  const std::uint64_t end = std::max(completed, qp.flush_end);
+  cq.shared->outstanding.fetch_sub(static_cast<std::int64_t>(end - qp.recv_tail.load()));
 }
 
 }  // namespace
@@ -32,18 +41,14 @@ void restart_receive_queue(Qp& qp, std::uint64_t ring) {
   give_up_taken(qp, qp.owner->runtime->fabric());
   const std::uint64_t begin = slot.recv_posted.load() + 1;  // no index comes back
   slot.recv_posted.store(begin);
-  cq.shared->outstanding.fetch_sub(
-      static_cast<std::int64_t>(slot.recv_completed.exchange(begin) - qp.recv_tail.load()));
+  give_room_back(qp, cq, slot.recv_completed.exchange(begin));
   qp.recv_tail.store(begin);
-  qp.recv_head = begin;
+  qp.recv_head = qp.flush_begin = qp.flush_end = begin;
   slot.recv_ring = ring;
 }
 
 void end_receive_queue(Qp& qp) {
-  const QpSlot& slot = *qp.shared;
-  cq_of(qp.qp_base.recv_cq)
-      .shared->outstanding.fetch_sub(
-          static_cast<std::int64_t>(slot.recv_completed.load() - qp.recv_tail.load()));
+  give_room_back(qp, cq_of(qp.qp_base.recv_cq), qp.shared->recv_completed.load());
   give_up_taken(qp, qp.owner->runtime->fabric());
 }
 

@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <system_error>
 
 #include "harness/vhca/base/clock.h"
 #include "harness/vhca/base/pause_point.h"
@@ -28,8 +30,11 @@ namespace {
 
 constexpr std::uint64_t kReclaimNs = 1'000'000'000;  // how often dead processes are looked for
 constexpr std::uint64_t kLeastSleepNs = 50'000;      // the engine's own wake-ups are at least this far apart
-constexpr std::uint64_t kPollerGraceNs = 100'000;    // a program that polls does the work itself
+// A program that polls does the work itself, and would pay for each message once more if the engine were
+// woken for it. While it posts what is due soon, the engine looks at it so often, and does what is overdue.
 constexpr std::uint64_t kPolledRecentlyNs = 200'000;
+constexpr std::uint64_t kLookAtPollerNs = 300'000;
+constexpr std::uint64_t kPollerGraceNs = 100'000;
 constexpr std::size_t kBatch = 64;
 
 // The one process-wide object. Never destroyed: the engine and late callers may outlive static destructors.
@@ -83,9 +88,16 @@ int Runtime::add_user() {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals go to the program's threads
-  engine_ = std::thread([this] { run_engine(); });
+  int error = 0;
+  try {
+    engine_ = std::thread([this] { run_engine(); });
+  } catch (const std::system_error& refused) {
+    error = refused.code().value();
+    leave();
+    users_ = 0;
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return 0;
+  return error;
 }
 
 void Runtime::remove_user() {
@@ -136,6 +148,16 @@ void Runtime::remove_srq(Srq& srq) {
   std::erase(srqs_, &srq);
 }
 
+Runtime::Objects Runtime::objects_of(const Context& context) {
+  const auto of_it = [&context](const auto* object) { return object->owner == &context; };
+  Objects objects;
+  const std::lock_guard guard(lock_);
+  std::copy_if(qps_.begin(), qps_.end(), std::back_inserter(objects.qps), of_it);
+  std::copy_if(cqs_.begin(), cqs_.end(), std::back_inserter(objects.cqs), of_it);
+  std::copy_if(srqs_.begin(), srqs_.end(), std::back_inserter(objects.srqs), of_it);
+  return objects;
+}
+
 void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
   if (due_ns == kNever && qp.due_ns.load(std::memory_order_relaxed) == kNever) return;
   {
@@ -150,8 +172,17 @@ void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
   }
   const std::uint64_t engine_wakes = engine_wakes_ns_.load();
   if (due_ns >= engine_wakes) return;
-  const bool polls = now_ns() - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs;
-  if (due_ns + (polls ? kPollerGraceNs : 0) < engine_wakes) wake_engine(fabric(), self());
+  const std::uint64_t now = now_ns();
+  if (polls(now)) {
+    posted_early_.store(true, std::memory_order_relaxed);
+    if (engine_wakes <= std::max(now + kLookAtPollerNs, due_ns + kPollerGraceNs)) return;
+  }
+  wake_engine(fabric(), self());
+}
+
+void Runtime::stop_polling() {
+  polled_ns_.store(0);  // in this order: the engine says when it wakes, and asks then
+  if (next_due_.load() < engine_wakes_ns_.load()) wake_engine(fabric(), self());
 }
 
 void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
@@ -224,11 +255,17 @@ void Runtime::progress(std::uint64_t now, bool gathered) {
 }
 
 std::uint64_t Runtime::sleep_until(std::uint64_t now, std::uint64_t woke_ns) const {
-  std::uint64_t due = next_due_.load();
-  if (due == kNever) return now + kHeartbeatNs;
-  if (now - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs) due += kPollerGraceNs;
-  due = std::max(due, woke_ns + kLeastSleepNs);
-  return std::min(due, now + kHeartbeatNs);
+  const std::uint64_t due = next_due_.load();
+  std::uint64_t until = std::max(due, woke_ns + kLeastSleepNs);
+  if (polls(now)) {
+    const bool looks = looks_at_poller_ || posted_early_.load(std::memory_order_relaxed);
+    if (looks || due != kNever) until = std::max(looks ? 0 : due + kPollerGraceNs, now + kLookAtPollerNs);
+  }
+  return std::min(until, now + kHeartbeatNs);
+}
+
+bool Runtime::polls(std::uint64_t now) const {
+  return now - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs;
 }
 
 void Runtime::run_engine() {
@@ -252,6 +289,7 @@ void Runtime::run_engine() {
     slot.engine_sleeps.store(0);
     engine_wakes_ns_.store(0);
     woke = now_ns();
+    looks_at_poller_ = posted_early_.exchange(false, std::memory_order_relaxed);
     seen = slot.doorbell.load();  // before the flags, which are raised before it is rung
     const bool heartbeat = woke - looked >= kHeartbeatNs;
     if (heartbeat) looked = woke;
@@ -261,7 +299,7 @@ void Runtime::run_engine() {
         fabric().reclaimed_ns.compare_exchange_strong(reclaimed, woke))
       reclaim_dead_processes(fabric());  // one process does it for all
     const std::uint64_t due = next_due_.load(std::memory_order_relaxed);
-    if (due <= woke) progress(woke);
+    if (due <= woke && (!polls(woke) || due + kPollerGraceNs <= woke)) progress(woke);
   }
 }
 

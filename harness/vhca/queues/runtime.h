@@ -37,6 +37,14 @@ class Runtime : public Process {
   void add_srq(Srq& srq);
   void remove_srq(Srq& srq);
 
+  struct Objects {
+    std::vector<Qp*> qps;
+    std::vector<Cq*> cqs;
+    std::vector<Srq*> srqs;
+  };
+  // What was made with the context and not destroyed.
+  Objects objects_of(const Context& context);
+
   // Something is to be done for the QP at that time (kNever: nothing). Caller holds its send_lock.
   void schedule(Qp& qp, std::uint64_t due_ns);
 
@@ -49,6 +57,8 @@ class Runtime : public Process {
   void progress(std::uint64_t now, bool gathered = false);
   bool gathers() const { return gathers_.load(std::memory_order_relaxed); }
   void progress_if_due();
+  // The program is going to wait for an event: the engine carries out what it would have.
+  void stop_polling();
 
   // After this returns, no transfer that began before it is still using anything of this process (but those
   // of stopped or dead initiators), our own initiators included. Used when a memory region goes.
@@ -61,6 +71,7 @@ class Runtime : public Process {
   void look_at_shared_flags(bool heartbeat);
   void activate(Qp& qp);  // due now; the caller holds lock_
   std::uint64_t sleep_until(std::uint64_t now, std::uint64_t woke_ns) const;
+  bool polls(std::uint64_t now) const;  // the program does, or did a moment ago
 
   std::mutex user_lock_;
   int users_ = 0;
@@ -76,6 +87,8 @@ class Runtime : public Process {
   std::atomic<std::uint64_t> next_due_{kNever};
   std::atomic<std::uint64_t> engine_wakes_ns_{0};  // when it will look again by itself
   std::atomic<std::uint64_t> polled_ns_{0};        // when the program polled last, roughly
+  std::atomic<bool> posted_early_{false};          // … and it posted what is due before the engine wakes
+  bool looks_at_poller_ = false;                   // … when the engine slept last; the engine's alone
 };
 
 // The context has a port of that number (has_port).

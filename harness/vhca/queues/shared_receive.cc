@@ -94,21 +94,26 @@ int query_srq(ibv_srq* ibsrq, ibv_srq_attr* attr) {
   return 0;
 }
 
+void end_srq(Srq& srq) {
+  Runtime& runtime = *srq.owner->runtime;
+  pd_of(srq.pd).users.fetch_sub(1);
+  if (runtime.is_forked_copy()) return;
+  runtime.remove_srq(srq);
+  // A holder of one of its QPs may have been stopped right before it claims a request: then its ring and slot
+  // stay taken until this process ends.
+  const auto of_it = [&](const QpSlot& qp) { return qp.srq == srq.slot + 1; };
+  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) {
+    free_pages(runtime.fabric(), runtime.self(), srq.shared->ring, ring_bytes(*srq.shared));
+    srq.shared->owner.store(0);
+  }
+}
+
 int destroy_srq(ibv_srq* ibsrq) {
   if (srq_of(ibsrq).users.load() != 0) return EBUSY;
   const std::unique_ptr<Srq> srq(&srq_of(ibsrq));
-  Runtime& runtime = *srq->owner->runtime;
-  pd_of(srq->pd).users.fetch_sub(1);
-  if (runtime.is_forked_copy()) return 0;
-  runtime.remove_srq(*srq);
+  end_srq(*srq);
+  if (srq->owner->runtime->is_forked_copy()) return 0;
   forget_async_events(*srq);
-  // A holder of one of its QPs may have been stopped right before it claims a request: then its ring and slot
-  // stay taken until this process ends.
-  const auto of_it = [&](const QpSlot& qp) { return qp.srq == srq->slot + 1; };
-  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) {
-    free_pages(runtime.fabric(), runtime.self(), srq->shared->ring, ring_bytes(*srq->shared));
-    srq->shared->owner.store(0);
-  }
   pthread_cond_destroy(&srq->cond);
   pthread_mutex_destroy(&srq->mutex);
   return 0;

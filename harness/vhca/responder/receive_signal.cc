@@ -8,9 +8,7 @@ namespace vhca {
 
 void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned completions) {
   CqSlot& cq = fabric.completion_queues[qp.recv_cq];
-  if (completions != 0 &&
-      cq.outstanding.fetch_add(completions) + completions > static_cast<std::int64_t>(cq.capacity.load()))
-    cq.overrun.store(1);
+  if (completions != 0) count_receives(cq, completions);
   mark_ready(cq, qp.recv_cq_bit);
   const bool overrun = cq.overrun.load(std::memory_order_relaxed) == 1;
   if (!take_arm(cq, solicited, kEventPending) && !overrun) return;

@@ -15,6 +15,14 @@ inline void mark_ready(CqSlot& slot, std::size_t bit) {
   slot.ready_summary.fetch_or(1ull << (bit / 64));
 }
 
+// So many more receive completions take their room, beside the send completions.
+inline void count_receives(CqSlot& slot, std::uint64_t completions) {
+  const auto more = static_cast<std::int64_t>(completions);
+  if (slot.outstanding.fetch_add(more) + more + slot.sends.load() >
+      static_cast<std::int64_t>(slot.capacity.load()))
+    slot.overrun.store(1);
+}
+
 // Whether an armed CQ fires for this completion; disarms it then. `left`: kEventPending leaves the event to
 // the owner's engine.
 inline bool take_arm(CqSlot& slot, bool solicited, std::uint32_t left = 0) {

@@ -53,6 +53,16 @@ void establish(Fabric& fabric, Target& target) {
     ring_doorbell(fabric, qp.owner.load());
 }
 
+// Packets of the message are longer than what one end takes for the path's MTU, or shorter than what it takes
+// all of them to have but the last.
+bool is_cut_otherwise(const QpSlot& a, const QpSlot& b, std::uint64_t message) {
+  constexpr std::uint64_t kLeastMtu = 256;
+  if (message <= kLeastMtu) return false;
+  const std::uint32_t mtu_a = a.path_mtu.load(std::memory_order_relaxed),
+                      mtu_b = b.path_mtu.load(std::memory_order_relaxed);
+  return mtu_a != mtu_b && a.type != IBV_QPT_UD && message > 128u << std::min(mtu_a, mtu_b);
+}
+
 struct Receive {
   RecvEntry* entry;
   std::uint64_t index;
@@ -140,6 +150,8 @@ class Placing {
     owner_ = qp().owner.load();
     if (initiator_.is_reliable()) initiator_.peer_life = target_.life();
     establish(fabric_, target_);
+    if (is_cut_otherwise(qp(), *initiator_.shared, send_.length))
+      return refuse(IBV_EVENT_QP_REQ_ERR, Answer::kRemoteInvalid);
     if (is_send() || send_.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
       if (const auto answer = find_receive()) return *answer;
     if (is_atomic(send_.opcode)) return carry_out_atomic_operation();
@@ -316,6 +328,7 @@ Answer place_whole(Process& self, Qp& initiator, const SendEntry* const* sends, 
   std::size_t remote_count = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const SendEntry& send = *sends[i];
+    if (is_cut_otherwise(qp, *initiator.shared, send.length)) return Answer::kRemoteInvalid;
     auto* at = static_cast<char*>(
         resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, send.length, right));
     if (!at) return Answer::kRemoteAccess;

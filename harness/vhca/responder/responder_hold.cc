@@ -7,6 +7,7 @@
 
 #include "harness/vhca/base/clock.h"
 #include "harness/vhca/fabric/process_table.h"
+#include "harness/vhca/process/limits.h"
 
 namespace vhca {
 namespace {
@@ -62,12 +63,20 @@ std::uint32_t Target::number_of(const Qp& initiator, const SendEntry& send) {
                                               : initiator.shared->peer_number.load(std::memory_order_relaxed);
 }
 
+// After its first answer a peer counts on, until one of the two begins another life. UC takes up the sequence
+// numbers of whatever comes.
+bool Target::is_in_sequence(const Qp& initiator) const {
+  if (initiator.peer_life != 0) return initiator.peer_life == life_;
+  return !initiator.is_reliable() ||
+         slot_.rq_psn.load(std::memory_order_relaxed) == (initiator.attr.sq_psn & kPsnMask);
+}
+
 bool Target::answers(const Fabric& fabric, const Qp& initiator, const SendEntry& send) {
   const QpSlot& own = *initiator.shared;
   const std::uint32_t word = slot_.state.word();
   life_ = QpState::life_of(word);
   if (slot_.number.load() != number_of(initiator, send) || !receives(QpState::state_of(word)) ||
-      slot_.type != own.type || (initiator.peer_life != 0 && initiator.peer_life != life_) ||
+      slot_.type != own.type || !is_in_sequence(initiator) ||
       slot_.pkey_index.load(std::memory_order_relaxed) != own.pkey_index.load(std::memory_order_relaxed))
     return false;
   if (own.type == IBV_QPT_UD)

@@ -41,6 +41,7 @@ class Target {
 
  private:
   static std::uint32_t number_of(const Qp& initiator, const SendEntry& send);
+  bool is_in_sequence(const Qp& initiator) const;
   bool answers(const Fabric& fabric, const Qp& initiator, const SendEntry& send);
 
   QpSlot& slot_;

@@ -180,6 +180,10 @@ struct Options {
   std::uint8_t retry = 3;
   std::uint8_t rnr_retry = 7;
   std::uint8_t min_rnr_timer = 1;
+  std::uint32_t sq_psn = 0;
+  std::uint32_t rq_psn = 0;
+  ibv_mtu path_mtu{};              // 0: the port's
+  std::uint8_t dest_reads = 1;     // max_dest_rd_atomic
   ibv_context* context = nullptr;  // share one of an earlier endpoint
 };
 
@@ -326,9 +330,10 @@ class Endpoint {
     ibv_port_attr port{};
     VHCA_REQUIRE_EQ(ibv_query_port(context_, options_.port, &port), 0);
     attr.qp_state = IBV_QPS_RTR;
-    attr.path_mtu = port.active_mtu;
+    attr.path_mtu = options_.path_mtu ? options_.path_mtu : port.active_mtu;
     attr.dest_qp_num = peer.qp_num;
-    attr.max_dest_rd_atomic = 1;
+    attr.rq_psn = options_.rq_psn;
+    attr.max_dest_rd_atomic = options_.dest_reads;
     attr.min_rnr_timer = options_.min_rnr_timer;
     attr.ah_attr = path_to(peer);
     const int path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -348,6 +353,7 @@ class Endpoint {
     attr.timeout = options_.timeout;
     attr.retry_cnt = options_.retry;
     attr.rnr_retry = options_.rnr_retry;
+    attr.sq_psn = options_.sq_psn;
     attr.max_rd_atomic = 1;
     VHCA_REQUIRE_EQ(ibv_modify_qp(qp_, &attr,
                                   IBV_QP_STATE | IBV_QP_SQ_PSN |

@@ -119,9 +119,13 @@ void expect_rate(const FabricHost& fabric, std::size_t node, double expected, do
   EXPECT_NEAR(rates[1], expected, slack);
 }
 
-// Processor time of this process's engine thread so far.
-double engine_seconds() {
+// Of this process's engine thread so far: processor time, and how often it was given a core.
+struct EngineUse {
   double seconds = 0;
+  double turns = 0;
+};
+EngineUse engine_use() {
+  EngineUse use;
   DIR* tasks = ::opendir("/proc/self/task");
   VHCA_REQUIRE(tasks != nullptr);
   while (const dirent* task = ::readdir(tasks)) {
@@ -129,13 +133,15 @@ double engine_seconds() {
     std::string name;
     std::getline(std::ifstream(path + "/comm"), name);
     if (name != "vhca-engine") continue;
-    std::uint64_t ns = 0;
-    std::ifstream(path + "/schedstat") >> ns;
-    seconds += static_cast<double>(ns) / 1e9;
+    std::uint64_t ran_ns = 0, waited_ns = 0, turns = 0;
+    std::ifstream(path + "/schedstat") >> ran_ns >> waited_ns >> turns;
+    use.seconds += static_cast<double>(ran_ns) / 1e9;
+    use.turns += static_cast<double>(turns);
   }
   ::closedir(tasks);
-  return seconds;
+  return use;
 }
+double engine_seconds() { return engine_use().seconds; }
 
 TEST(Rate, one_qp_gets_the_whole_port) {
   const auto fabric = make_fabric(2, 1, kGbit);
@@ -307,6 +313,49 @@ TEST(Rate, eight_busy_ports_cost_the_engine_less_than_a_third_of_a_core_beside_t
   for (int nic = 0; nic < kPorts; ++nic) introduce(target, initiator);
   target.wire().receive<char>();
   initiator.wire().send(target.pid());
+  EXPECT_EQ(initiator.wait(), 0);
+}
+
+// Short messages beside long ones, by a program that polls: it carries out its own work, and the engine only
+// looks after it now and then.
+TEST(Rate, a_program_that_polls_leaves_the_engine_asleep) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Process target(fabric, "node1", [](const Wire& w) { accept_all(w, 2); });
+  Process initiator(fabric, "node0", [](const Wire& wire) {
+    Device device(0);
+    Endpoint lengthy({.context = device.get()}), brief({.context = device.get()});
+    lengthy.connect_over(wire);
+    brief.connect_over(wire);
+    int posted = 0;
+    const auto keep_busy = [&] {
+      for (; posted < 8; ++posted) lengthy.post({.id = 1, .bytes = 1 << 20});
+      ibv_wc wc[8];
+      posted -= ibv_poll_cq(lengthy.cq(), 8, wc);
+    };
+    double turns = 1e9, us = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      constexpr int kMessages = 4000;
+      const EngineUse before = engine_use();
+      for (int i = 0; i < kMessages; ++i) {
+        brief.post({.id = 2, .bytes = 64});
+        ibv_wc wc;
+        const std::uint64_t next = now_ns() + 50'000;
+        bool done = false;
+        while (!done || now_ns() < next) {
+          if (!done) done = ibv_poll_cq(brief.cq(), 1, &wc) == 1;
+          keep_busy();
+        }
+        VHCA_REQUIRE_EQ(wc.status, IBV_WC_SUCCESS);
+      }
+      const EngineUse after = engine_use();
+      turns = std::min(turns, (after.turns - before.turns) / kMessages);
+      us = std::min(us, (after.seconds - before.seconds) * 1e6 / kMessages);
+    }
+    std::printf("the engine ran %.2f times and %.2f us for a message\n", turns, us);
+    VHCA_REQUIRE(turns < 0.5);
+  });
+  for (int q = 0; q < 2; ++q) introduce(target, initiator);
+  target.wire().receive<char>();
   EXPECT_EQ(initiator.wait(), 0);
 }
 

@@ -2,10 +2,46 @@
 #include "harness/workload/cpu/proxy.h"
 
 #include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
 
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
+namespace {
+
+/// After polling for so long without progress the thread sleeps for a moment between two polls. What keeps
+/// NICs busy that are slow for a CPU then needs a part of a core only, also where ranks outnumber cores.
+/// Whoever waits for the answer to a short message polls without a pause.
+constexpr double kPollingNs = 200'000;
+constexpr std::chrono::microseconds kPause{50};
+constexpr unsigned long kTimerSlackNs = 1'000;  // the kernel's default doubles the pause
+
+/// Whether nothing has moved for long. A plugin that reduces or copies does so within a poll and tells
+/// nobody: a poll that takes clearly longer than the shortest ones counts as progress. What others do with
+/// the core between two polls does not count.
+class Idleness {
+ public:
+  void moved() { polled_ns_ = 0; }
+  /// A poll that has moved nothing took so long. True: it is time for a pause.
+  bool lasts(double took_ns) {
+    shortest_ = std::min(took_ns, shortest_ * kForgets);
+    const bool worked = took_ns > 2 * shortest_ + kShortNs || took_ns > kLongNs;
+    polled_ns_ = worked ? 0 : polled_ns_ + took_ns + kYieldNs;
+    return polled_ns_ >= kPollingNs;
+  }
+
+ private:
+  static constexpr double kForgets = 1.001;  // more requests are open, and each poll takes longer
+  static constexpr double kShortNs = 5'000;
+  static constexpr double kLongNs = 150'000;
+  static constexpr double kYieldNs = 500;  // where nobody else wants the core
+  double shortest_ = kLongNs;
+  double polled_ns_ = 0;  // since something moved
+};
+
+}  // namespace
 
 ServiceThread::ServiceThread()
     : thread_([this] {
@@ -91,6 +127,7 @@ void ProgressThread::sleep_once(std::chrono::nanoseconds duration,
 }
 
 void ProgressThread::loop() {
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return stop_ || (open_ && !error_); });
@@ -100,6 +137,7 @@ void ProgressThread::loop() {
     lock.unlock();
     std::optional<ChannelError> error;
     bool all_finished = false;
+    Idleness idle;
     try {
       while (!all_finished && !stop_.load(std::memory_order_relaxed)) {
         if (sleep_wanted_.load(std::memory_order_acquire)) {
@@ -117,13 +155,17 @@ void ProgressThread::loop() {
         }
         bool moved = false;
         all_finished = true;
+        const uint64_t from = r2ccl::now_ns();
         for (Polled* polled : open) {
           if (polled->finished()) continue;
           moved |= polled->progress();
           all_finished = all_finished && polled->finished();
         }
+        if (moved || all_finished) idle.moved();
         if (all_finished && next_())
           all_finished = false;
+        else if (!moved && !all_finished && idle.lasts(double(r2ccl::now_ns() - from)))
+          std::this_thread::sleep_for(kPause);
         else if (!moved)
           sched_yield();
       }
