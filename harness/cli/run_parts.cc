@@ -48,7 +48,8 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
       console.out << "This run changes the machine: " << sample_change(fault).in_words() << "\n";
   if (!arguments.quiet) {
     options.progress = [&](const Progress& progress) {
-      printer.show(progress, std::chrono::steady_clock::now());
+      // The job's clockwork does not wait for a terminal that is stopped or far away.
+      if (!console.would_wait()) printer.show(progress, std::chrono::steady_clock::now());
     };
   }
   RunResult result = runner(scenario, options, signals.cancel());
@@ -56,8 +57,16 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
 
   const Judged judged = judge(scenario, result);
   const Report report{scenario, result, judged};
-  folder.write("scenario.yaml", scenario.source_text);
-  std::vector<std::string> files = folder.write_reports(report);
+  std::vector<std::string> files;
+  try {
+    folder.write("scenario.yaml", scenario.source_text);
+    files = folder.write_reports(report);
+  } catch (const OutputError&) {  // what the run has found is not lost with its folder
+    if (!arguments.quiet) console.out << "\n";
+    TerminalReporter({console.colour, console.columns}).write(report, console.out);
+    console.out << std::flush;
+    throw;
+  }
   folder.keep();
   std::string no_picture;
   if (arguments.plot && !signals.cancel()) {
