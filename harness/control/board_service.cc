@@ -136,6 +136,10 @@ nlohmann::json BoardService::witnesses(const nlohmann::json& request) const {
   return {{"witnesses", std::move(some)}, {"more", false}};
 }
 
+void BoardService::about_to_end(uint32_t id) {
+  if (!added_.contains(id) && board_.state(id).phase != FaultState::Phase::kHealed) ended_.insert(id);
+}
+
 nlohmann::json BoardService::remove(const nlohmann::json& request, const std::string& by) {
   const uint32_t id = request.at("id").get<uint32_t>();
   if (id == 0 || id > board_.armed())
@@ -143,6 +147,7 @@ nlohmann::json BoardService::remove(const nlohmann::json& request, const std::st
                             (board_.armed() == 0 ? std::string("none was ever armed here")
                                                  : "the ids are 1 to " + std::to_string(board_.armed())));
   const std::string was = state_word(board_.state(id));
+  about_to_end(id);
   board_.heal(id);
   if (was != "healed" && was != "removed")
     note(in_words(id, board_.spec(id)) + ", " + was + ": removed by " + by);
@@ -151,8 +156,10 @@ nlohmann::json BoardService::remove(const nlohmann::json& request, const std::st
 
 nlohmann::json BoardService::heal(const std::string& by) {
   size_t healed = 0;
-  for (uint32_t id = 1; id <= board_.armed(); ++id)
+  for (uint32_t id = 1; id <= board_.armed(); ++id) {
+    about_to_end(id);
     healed += board_.state(id).phase != FaultState::Phase::kHealed;
+  }
   board_.heal_all();
   if (healed > 0) note(std::to_string(healed) + " healed by " + by);
   return {{"healed", healed}};

@@ -52,6 +52,22 @@ TEST_F(Service, adds_lists_and_heals) {
   EXPECT_EQ(notes[1], "2 healed by inject");
 }
 
+TEST_F(Service, knows_which_faults_of_others_it_has_ended) {
+  faultinject::FaultSpec own;
+  own.target = faultinject::parse_target("node0/nic1");
+  for (int i = 0; i < 4; ++i) board.arm(own);
+  board.heal(3);  // by itself
+  ask({{"type", "add"}, {"text", "{at: now, target: node1/nic0, kind: port_down}"}, {"file", "f"}});
+  EXPECT_TRUE(service.ended().empty());
+  ask({{"type", "remove"}, {"id", 2}});
+  ask({{"type", "remove"}, {"id", 3}});
+  ask({{"type", "remove"}, {"id", 5}});
+  EXPECT_EQ(service.ended(), std::set<uint32_t>{2});
+  ask({{"type", "heal"}});
+  EXPECT_EQ(service.ended(), (std::set<uint32_t>{1, 2, 4}));
+  EXPECT_EQ(service.added(), std::set<uint32_t>{5});
+}
+
 TEST_F(Service, adds_all_or_none) {
   EXPECT_THROW(
       ask({{"type", "add"},
