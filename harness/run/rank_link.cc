@@ -7,6 +7,14 @@
 
 namespace r2bench {
 
+void add_fact(std::string& all, const std::string& value, const std::string& label) {
+  const std::string said = all.substr(0, all.find("; "));
+  if (all.empty())
+    all = value;
+  else if (said != value)
+    all += "; " + label + ": " + value;
+}
+
 size_t RankLink::poll() {
   size_t count = 0;
   while (auto message = port_ ? port_->receive() : std::nullopt) {
