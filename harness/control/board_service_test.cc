@@ -87,6 +87,22 @@ TEST_F(Service, a_time_counts_from_the_arming) {
   EXPECT_EQ(fault(1)["triggered_ns"], 0);
 }
 
+// A job that answers waits while its answer does not fit into the socket: for as long as a client is stopped.
+TEST_F(Service, an_answer_fits_into_a_socket_that_nobody_reads) {
+  constexpr size_t kWitnesses = 3000, kSocket = 212'992;  // net.core.wmem_default
+  ask({{"type", "add"}, {"text", "{at: now, target: '*/nic*', kind: noop}"}, {"file", "f"}});
+  for (size_t i = 0; i < kWitnesses; ++i)
+    board.report(1, UINT64_MAX - kWitnesses + i, 1, 0, faultinject::Effect::kKernelLinkDown);
+  size_t told = 0;
+  for (bool more = true; more;) {
+    const json answer = ask({{"type", "witnesses"}, {"ids", {1}}, {"from", told}});
+    EXPECT_LT(answer.dump().size(), kSocket * 3 / 4);
+    told += answer["witnesses"].size();
+    more = answer["more"];
+  }
+  EXPECT_EQ(told, kWitnesses);
+}
+
 TEST_F(Service, removes_one) {
   ask({{"type", "add"}, {"text", "{at: {wr: 10}, target: '*/nic*', kind: qp_error}"}, {"file", "f"}});
   EXPECT_EQ(ask({{"type", "remove"}, {"id", 1}})["was"], "armed");
