@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs whose hosts are lost at the wrong moment: hosts of this process stand for those of a launcher.
+#include <algorithm>
+
 #include "harness/hosts/cluster.h"
 #include "harness/hosts/local_host.h"
 #include "harness/run/build_paths.h"
@@ -105,6 +107,19 @@ TEST_F(ClusterJob, a_host_that_is_lost_between_two_modes_takes_no_result_with_it
   EXPECT_TRUE(result.cancelled);
 }
 
+TEST_F(ClusterJob, a_host_that_is_lost_between_two_pairs_leaves_those_before) {
+  scenario_.modes.push_back({ModeKind::kMigrate, "migrate", {}, std::nullopt});
+  scenario_.pairs = 3;
+  hosts_.b.jobs_until_lost = 3;
+  const RunResult result = all();
+  ASSERT_EQ(result.modes.size(), 2u);
+  EXPECT_TRUE(result.cancelled);
+  ASSERT_EQ(result.jobs.size(), 4u);
+  EXPECT_EQ(std::count_if(result.jobs.begin(), result.jobs.end(),
+                          [](const ModeResult& job) { return job.outcome == Outcome::kOk; }),
+            3);
+}
+
 TEST_F(ClusterJob, a_host_that_is_lost_before_the_first_job_is_an_error_of_the_run) {
   hosts_.a.jobs_until_lost = 0;
   EXPECT_THROW(run(), UsageError);
@@ -112,8 +127,9 @@ TEST_F(ClusterJob, a_host_that_is_lost_before_the_first_job_is_an_error_of_the_r
 
 TEST_F(ClusterJob, settings_that_differ_between_hosts_are_told) {
   EXPECT_EQ(noted(run(), "environment_differs"), "");
-  hosts_.a.more_environment = {{"NCCL_IB_HCA", "mlx5_0"}, {"NCCL_ALGO", "Ring"}};
-  hosts_.b.more_environment = {{"NCCL_IB_HCA", "mlx5_7"}, {"R2CC_PROBE_MS", "9"}};
+  hosts_.a.more_environment = {{"NCCL_IB_HCA", "mlx5_0"}, {"R2CC_NODE_NAME", "node0"}, {"NCCL_ALGO", "Ring"}};
+  hosts_.b.more_environment = {
+      {"NCCL_IB_HCA", "mlx5_7"}, {"R2CC_NODE_NAME", "node1"}, {"R2CC_PROBE_MS", "9"}};
   EXPECT_EQ(noted(run(), "environment_differs"),
             "NCCL_ALGO is 'Ring' on a, and not set on b; R2CC_PROBE_MS is '9' on b, and not set on a");
 }

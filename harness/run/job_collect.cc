@@ -59,10 +59,11 @@ void add(Correctness& sum, const Correctness& of_rank) {
 /// Which of the variables that every host's ranks should have alike differ, in words.
 std::string differences(const std::vector<Host*>& hosts) {
   const auto is_setting = [](const std::string& variable) {
-    // Devices and interfaces have their own names on each host.
+    // Devices, interfaces and nodes have their own names on each host.
     for (const char* own : {"NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_HOSTID", "NCCL_NET_FORCE_MERGE",
                             "R2CC_TOPOLOGY", "R2CC_MEMORY_NODE"})
       if (variable == own) return false;
+    if (variable.starts_with("R2CC_NODE_")) return false;
     return variable.starts_with("NCCL_") || variable.starts_with("R2CC_");
   };
   std::set<std::string> variables;

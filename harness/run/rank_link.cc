@@ -8,10 +8,11 @@
 namespace r2bench {
 
 void add_fact(std::string& all, const std::string& value, const std::string& label) {
-  const std::string said = all.substr(0, all.find("; "));
+  const bool is_first = all == value || all.starts_with(value + "; ");
+  const bool is_another = all.ends_with(": " + value) || all.find(": " + value + ";") != std::string::npos;
   if (all.empty())
     all = value;
-  else if (said != value)
+  else if (!is_first && !is_another)
     all += "; " + label + ": " + value;
 }
 

@@ -13,6 +13,7 @@ TEST(AddFact, names_the_rank_whose_surroundings_are_others) {
   EXPECT_EQ(version, "2.28.9");
   add_fact(version, "2.27.3", "node1/rank0");
   add_fact(version, "2.28.9", "node1/rank1");
+  add_fact(version, "2.27.3", "node1/rank2");
   EXPECT_EQ(version, "2.28.9; node1/rank0: 2.27.3");
 }
 
