@@ -190,6 +190,13 @@ TEST_F(Program, an_interrupt_keeps_what_there_is) {
   }
 }
 
+TEST_F(Program, scenarios_of_one_name_have_folders_of_their_own) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--no-plot", "--out", "result"}), 0) << err.str();
+  EXPECT_EQ(ran.size(), 2u);
+  EXPECT_TRUE(fs::exists("result/nic_down/result.json"));
+  EXPECT_TRUE(fs::exists("result/nic_down-2/result.json"));
+}
+
 TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {
   fs::copy_file("nic_down.yaml", "other.yaml");
   answer.modes[1].correctness.wrong_elements = 1;
