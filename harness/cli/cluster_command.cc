@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <ostream>
 
 #include "harness/base/format.h"
 #include "harness/cli/resources.h"
 #include "harness/cluster/preflight.h"
+#include "harness/launch/process.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -26,7 +29,12 @@ bool is_this_machine(const std::string& host) {
 std::string command_for(const std::string& host, const ClusterArguments& arguments) {
   const std::string here = (program_prefix() / "bin" / "r2bench-port-probe").string();
   const std::string there = arguments.probe.empty() ? here : arguments.probe;
-  return is_this_machine(host) ? "'" + here + "'" : arguments.ssh + " " + host + " '" + there + "'";
+  if (is_this_machine(host)) return shell_quoted(here);
+  // ssh hands its words to a shell over there, which takes the quotes off once more.
+  const bool plain = std::all_of(there.begin(), there.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::strchr("/._-+", c) != nullptr;
+  });
+  return arguments.ssh + " " + host + " " + (plain ? there : shell_quoted(shell_quoted(there)));
 }
 
 void print_finding(const Finding& finding, const Console& console) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/console.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -35,6 +38,7 @@ void on_error(int) {}
 
 Console Console::standard() {
   Console console{std::cout, std::cerr};
+  console.descriptor = STDOUT_FILENO;
   const char* terminal = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   const bool capable =
@@ -46,6 +50,17 @@ Console Console::standard() {
     console.columns = std::clamp<size_t>(size.ws_col, 60, 160);
   }
   return console;
+}
+
+bool Console::would_wait() const {
+  pollfd state{descriptor, POLLOUT, 0};
+  return descriptor >= 0 && ::poll(&state, 1, 0) == 0;
+}
+
+void own_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest number that is free
 }
 
 Signals::Signals() {

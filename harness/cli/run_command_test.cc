@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `run` from its command line to the exit status and the folder that it leaves.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -104,6 +109,58 @@ TEST_F(Program, an_output_that_cannot_be_written_is_64_before_anything_runs) {
   EXPECT_TRUE(ran.empty());
 }
 
+TEST_F(Program, a_result_that_cannot_be_written_is_told_all_the_same) {
+  runner = [this](const Scenario& scenario, const RunOptions& options, const std::atomic<bool>&) {
+    fs::create_directories(fs::path(options.out_dir) / "result.json" / "in the way");
+    RunResult result = answer;
+    result.scenario = scenario.name;
+    return result;
+  };
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 64);
+  EXPECT_NE(err.str().find("result.json: cannot be written"), std::string::npos) << err.str();
+  EXPECT_NE(out.str().find("Verdict: pass"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("Files:"), std::string::npos) << out.str();
+  EXPECT_FALSE(fs::exists("result")) << "no half result";
+}
+
+// A terminal that is stopped by Ctrl-S, or an ssh connection that hangs: the faults would strike late.
+TEST_F(Program, an_output_that_takes_nothing_keeps_no_job_waiting) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  const auto shown = [&] {
+    out.str("");
+    Console console{out, err};
+    console.descriptor = ends[1];
+    const char* words[] = {"r2bench", "run", "nic_down.yaml", "--no-plot"};
+    EXPECT_EQ(r2bench_main(4, words, runner, console), 0) << err.str();
+    return out.str().find("mode 1 of") != std::string::npos;
+  };
+  EXPECT_TRUE(shown());
+  const std::string text(4096, 'x');
+  while (::write(ends[1], text.data(), text.size()) > 0) {
+  }
+  EXPECT_FALSE(shown());
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(StandardStreams, those_that_are_closed_become_no_file_of_the_run) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+    own_standard_streams();
+    const int next = ::open("/dev/zero", O_RDONLY);
+    struct stat null {
+    }, each{};
+    bool all = next > 2 && ::stat("/dev/null", &null) == 0;
+    for (const int fd : {0, 1, 2}) all = all && ::fstat(fd, &each) == 0 && each.st_rdev == null.st_rdev;
+    ::_exit(all ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
   EXPECT_EQ(call({"run", "nic_down.yaml", "--dry-run"}), 0);
   EXPECT_TRUE(ran.empty());
@@ -131,6 +188,13 @@ TEST_F(Program, an_interrupt_keeps_what_there_is) {
     EXPECT_NE(out.str().find("Verdict: unknown"), std::string::npos);
     EXPECT_TRUE(fs::exists(fs::path(folder) / "nic_down" / "result.json"));
   }
+}
+
+TEST_F(Program, scenarios_of_one_name_have_folders_of_their_own) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--no-plot", "--out", "result"}), 0) << err.str();
+  EXPECT_EQ(ran.size(), 2u);
+  EXPECT_TRUE(fs::exists("result/nic_down/result.json"));
+  EXPECT_TRUE(fs::exists("result/nic_down-2/result.json"));
 }
 
 TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <ostream>
 #include <utility>
 
@@ -26,14 +27,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-RunFolder make_folder(const RunArguments& arguments, const Scenario& scenario, size_t count) {
-  if (arguments.out.empty()) return RunFolder::create_fresh(fs::path("results") / "runs", scenario.name);
-  return RunFolder::create(count == 1 ? fs::path(arguments.out) : fs::path(arguments.out) / scenario.name);
+/// `name`: of the scenario, and different from that of the run's others.
+RunFolder make_folder(const RunArguments& arguments, const std::string& name, size_t count) {
+  if (arguments.out.empty()) return RunFolder::create_fresh(fs::path("results") / "runs", name);
+  return RunFolder::create(count == 1 ? fs::path(arguments.out) : fs::path(arguments.out) / name);
 }
 
-Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t count, const Runner& runner,
-                Cluster* cluster, const Console& console, const Signals& signals) {
-  RunFolder folder = make_folder(arguments, scenario, count);
+Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const std::string& name,
+                size_t count, const Runner& runner, Cluster* cluster, const Console& console,
+                const Signals& signals) {
+  RunFolder folder = make_folder(arguments, name, count);
   if (!arguments.quiet) console.out << scenario.name << "  " << headline(scenario) << "\n" << std::flush;
   ProgressPrinter printer(console.out, {console.live, console.colour, console.columns});
   RunOptions options;
@@ -48,7 +51,8 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
       console.out << "This run changes the machine: " << sample_change(fault).in_words() << "\n";
   if (!arguments.quiet) {
     options.progress = [&](const Progress& progress) {
-      printer.show(progress, std::chrono::steady_clock::now());
+      // The job's clockwork does not wait for a terminal that is stopped or far away.
+      if (!console.would_wait()) printer.show(progress, std::chrono::steady_clock::now());
     };
   }
   RunResult result = runner(scenario, options, signals.cancel());
@@ -56,8 +60,16 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
 
   const Judged judged = judge(scenario, result);
   const Report report{scenario, result, judged};
-  folder.write("scenario.yaml", scenario.source_text);
-  std::vector<std::string> files = folder.write_reports(report);
+  std::vector<std::string> files;
+  try {
+    folder.write("scenario.yaml", scenario.source_text);
+    files = folder.write_reports(report);
+  } catch (const OutputError&) {  // what the run has found is not lost with its folder
+    if (!arguments.quiet) console.out << "\n";
+    TerminalReporter({console.colour, console.columns}).write(report, console.out);
+    console.out << std::flush;
+    throw;
+  }
   folder.keep();
   std::string no_picture;
   if (arguments.plot && !signals.cancel()) {
@@ -95,10 +107,13 @@ using Verdicts = std::vector<std::pair<std::string, Verdict>>;
 Verdicts run_all(const RunArguments& arguments, const std::vector<Scenario>& scenarios, const Runner& runner,
                  Cluster* cluster, const Console& console, const Signals& signals) {
   Verdicts all;
+  std::map<std::string, int> times;
   for (const Scenario& scenario : scenarios) {
     if (!all.empty()) console.out << "\n";
-    all.emplace_back(scenario.name,
-                     run_one(arguments, scenario, scenarios.size(), runner, cluster, console, signals));
+    const int time = ++times[scenario.name];
+    const std::string name = scenario.name + (time > 1 ? "-" + std::to_string(time) : "");
+    all.emplace_back(name,
+                     run_one(arguments, scenario, name, scenarios.size(), runner, cluster, console, signals));
     if (signals.cancel()) break;
     if (all.back().second != Verdict::kPass && !arguments.keep_going) break;
   }

@@ -240,6 +240,20 @@ TEST(PortProbe, tells_the_limit_of_locked_memory_that_it_has) {
   }
 }
 
+TEST(PortProbe, an_answer_that_comes_too_late_is_not_the_next_ones) {
+  ProbeLink probe("there",
+                  R"(sh -c 'read one; sleep 2; echo "{\"of\": 1}"; read two; echo "{\"of\": 2}"; sleep 9')");
+  const auto ask = [&](int seconds) -> std::string {
+    try {
+      return probe.ask({{"do", "facts"}}, std::chrono::seconds(seconds)).dump();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  };
+  EXPECT_NE(ask(1).find("says nothing for 1 s"), std::string::npos);
+  EXPECT_NE(ask(5).find("says nothing for 1 s"), std::string::npos) << "it is not asked again";
+}
+
 TEST(PortProbe, one_that_cannot_be_started_or_says_nothing_is_told) {
   const auto error_of = [](const std::string& command, int seconds) -> std::string {
     try {

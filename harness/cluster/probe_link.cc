@@ -59,6 +59,7 @@ ProbeLink::~ProbeLink() {
 }
 
 nlohmann::json ProbeLink::ask(const nlohmann::json& request, std::chrono::seconds limit) {
+  if (!lost_.empty()) throw std::runtime_error(lost_);
   const std::string line = request.dump() + "\n";
   struct sigaction ignore {
   }, before{};
@@ -93,8 +94,8 @@ nlohmann::json ProbeLink::ask(const nlohmann::json& request, std::chrono::second
   const ssize_t n = errors_ < 0 ? 0 : pread(errors_, said.data(), said.size() - 1, 0);
   std::string last(said.data(), size_t(n > 0 ? n : 0));
   while (!last.empty() && last.back() == '\n') last.pop_back();
-  throw std::runtime_error("the probe on " + host_ + " does not answer: " + why +
-                           (last.empty() ? "" : " (" + last + ")"));
+  lost_ = "the probe on " + host_ + " does not answer: " + why + (last.empty() ? "" : " (" + last + ")");
+  throw std::runtime_error(lost_);
 }
 
 }  // namespace r2bench

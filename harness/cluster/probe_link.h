@@ -19,7 +19,8 @@ class ProbeLink {
   ~ProbeLink();
 
   const std::string& host() const { return host_; }
-  /// Its answer. Throws std::runtime_error with a sentence when it has ended or says nothing within `limit`.
+  /// Its answer. Throws std::runtime_error with a sentence when it has ended or says nothing within `limit`;
+  /// it is not asked again then, because an answer that comes late is not that of the next request.
   nlohmann::json ask(const nlohmann::json& request, std::chrono::seconds limit = std::chrono::seconds(60));
 
  private:
@@ -27,6 +28,7 @@ class ProbeLink {
   pid_t pid_ = -1;
   int in_ = -1, out_ = -1, errors_ = -1;
   std::string pending_;
+  std::string lost_;  ///< why it is not asked any more
 };
 
 }  // namespace r2bench

@@ -14,8 +14,8 @@ using faultinject::FaultState;
 
 namespace {
 
-// So that an answer stays well below what MessageSocket carries (4 MiB).
-constexpr size_t kWitnessesPerAnswer = 4000;
+// An answer fits into the socket (208 KiB), so that who answers never waits for a client that does not read.
+constexpr size_t kWitnessesPerAnswer = 400;
 
 std::string in_words(uint32_t id, const FaultSpec& spec) {
   return "fault " + std::to_string(id) + ", " + spec.kind->name + " " + spec.target.text;
@@ -136,6 +136,10 @@ nlohmann::json BoardService::witnesses(const nlohmann::json& request) const {
   return {{"witnesses", std::move(some)}, {"more", false}};
 }
 
+void BoardService::about_to_end(uint32_t id) {
+  if (!added_.contains(id) && board_.state(id).phase != FaultState::Phase::kHealed) ended_.insert(id);
+}
+
 nlohmann::json BoardService::remove(const nlohmann::json& request, const std::string& by) {
   const uint32_t id = request.at("id").get<uint32_t>();
   if (id == 0 || id > board_.armed())
@@ -143,6 +147,7 @@ nlohmann::json BoardService::remove(const nlohmann::json& request, const std::st
                             (board_.armed() == 0 ? std::string("none was ever armed here")
                                                  : "the ids are 1 to " + std::to_string(board_.armed())));
   const std::string was = state_word(board_.state(id));
+  about_to_end(id);
   board_.heal(id);
   if (was != "healed" && was != "removed")
     note(in_words(id, board_.spec(id)) + ", " + was + ": removed by " + by);
@@ -151,8 +156,10 @@ nlohmann::json BoardService::remove(const nlohmann::json& request, const std::st
 
 nlohmann::json BoardService::heal(const std::string& by) {
   size_t healed = 0;
-  for (uint32_t id = 1; id <= board_.armed(); ++id)
+  for (uint32_t id = 1; id <= board_.armed(); ++id) {
+    about_to_end(id);
     healed += board_.state(id).phase != FaultState::Phase::kHealed;
+  }
   board_.heal_all();
   if (healed > 0) note(std::to_string(healed) + " healed by " + by);
   return {{"healed", healed}};

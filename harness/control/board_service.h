@@ -41,6 +41,8 @@ class BoardService {
 
   /// Ids of the faults that came through 'add'.
   const std::set<uint32_t>& added() const { return added_; }
+  /// Ids of others that were removed or healed through this object before they had ended by themselves.
+  const std::set<uint32_t>& ended() const { return ended_; }
 
  private:
   nlohmann::json add(const nlohmann::json& request, const std::string& by);
@@ -50,12 +52,13 @@ class BoardService {
   nlohmann::json heal(const std::string& by);
   nlohmann::json describe(uint32_t id) const;
   void note(const std::string& text) const;
+  void about_to_end(uint32_t id);
 
   faultinject::FaultBoard& board_;
   std::vector<faultinject::NodeShape> nodes_;
   std::string owner_;
   Note note_;
-  std::set<uint32_t> added_;
+  std::set<uint32_t> added_, ended_;
   std::map<uint32_t, std::string> by_;
 };
 

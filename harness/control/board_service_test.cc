@@ -52,6 +52,22 @@ TEST_F(Service, adds_lists_and_heals) {
   EXPECT_EQ(notes[1], "2 healed by inject");
 }
 
+TEST_F(Service, knows_which_faults_of_others_it_has_ended) {
+  faultinject::FaultSpec own;
+  own.target = faultinject::parse_target("node0/nic1");
+  for (int i = 0; i < 4; ++i) board.arm(own);
+  board.heal(3);  // by itself
+  ask({{"type", "add"}, {"text", "{at: now, target: node1/nic0, kind: port_down}"}, {"file", "f"}});
+  EXPECT_TRUE(service.ended().empty());
+  ask({{"type", "remove"}, {"id", 2}});
+  ask({{"type", "remove"}, {"id", 3}});
+  ask({{"type", "remove"}, {"id", 5}});
+  EXPECT_EQ(service.ended(), std::set<uint32_t>{2});
+  ask({{"type", "heal"}});
+  EXPECT_EQ(service.ended(), (std::set<uint32_t>{1, 2, 4}));
+  EXPECT_EQ(service.added(), std::set<uint32_t>{5});
+}
+
 TEST_F(Service, adds_all_or_none) {
   EXPECT_THROW(
       ask({{"type", "add"},
@@ -69,6 +85,22 @@ TEST_F(Service, a_time_counts_from_the_arming) {
   EXPECT_EQ(fault(1)["state"], "armed");
   EXPECT_EQ(fault(2)["state"], "triggered");
   EXPECT_EQ(fault(1)["triggered_ns"], 0);
+}
+
+// A job that answers waits while its answer does not fit into the socket: for as long as a client is stopped.
+TEST_F(Service, an_answer_fits_into_a_socket_that_nobody_reads) {
+  constexpr size_t kWitnesses = 3000, kSocket = 212'992;  // net.core.wmem_default
+  ask({{"type", "add"}, {"text", "{at: now, target: '*/nic*', kind: noop}"}, {"file", "f"}});
+  for (size_t i = 0; i < kWitnesses; ++i)
+    board.report(1, UINT64_MAX - kWitnesses + i, 1, 0, faultinject::Effect::kKernelLinkDown);
+  size_t told = 0;
+  for (bool more = true; more;) {
+    const json answer = ask({{"type", "witnesses"}, {"ids", {1}}, {"from", told}});
+    EXPECT_LT(answer.dump().size(), kSocket * 3 / 4);
+    told += answer["witnesses"].size();
+    more = answer["more"];
+  }
+  EXPECT_EQ(told, kWitnesses);
 }
 
 TEST_F(Service, removes_one) {

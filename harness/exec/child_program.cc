@@ -12,6 +12,8 @@
 #include <ctime>
 #include <system_error>
 
+#include "harness/base/children.h"
+
 namespace r2bench {
 namespace {
 
@@ -69,7 +71,7 @@ pid_t start(std::vector<std::string> command, const std::map<std::string, std::s
 }  // namespace
 
 ChildSignals::ChildSignals() {
-  ::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody learns a child's exit status
+  keep_exit_statuses();
   const sigset_t wanted = waited_for();
   ::sigprocmask(SIG_BLOCK, &wanted, &before_);
   fd_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -22,7 +22,7 @@ uint64_t ClockOffset::Answer::bound_ns(uint64_t event_ns) const {
 }
 
 uint64_t ClockOffset::bound_ns(uint64_t now_ns) const {
-  return known() ? answers_.back().bound_ns(now_ns) : 0;
+  return known() ? answers_.back().bound_ns(now_ns) + beyond_ns_ : 0;
 }
 
 void ClockOffset::add(const ClockSample& sample) {
@@ -33,8 +33,17 @@ void ClockOffset::add(const ClockSample& sample) {
   if (most < least) return;  // not from one question and its answer
   const uint64_t half_ns =
       uint64_t(most - least + 1) / 2 + (sample.returned_ns - sample.sent_ns) * kMostDriftPpm / 1'000'000;
-  if (known() && half_ns > bound_ns(sample.returned_ns)) return;
-  answers_.push_back({sample.returned_ns, least + (most - least) / 2, half_ns});
+  const int64_t offset_ns = least + (most - least) / 2;
+  if (known()) {
+    const uint64_t before_ns = answers_.back().bound_ns(sample.returned_ns);
+    const int64_t change_ns = offset_ns - answers_.back().offset_ns;
+    const uint64_t apart_ns = uint64_t(change_ns < 0 ? -change_ns : change_ns);
+    if (apart_ns > half_ns + before_ns)
+      beyond_ns_ += apart_ns;
+    else if (half_ns > before_ns)
+      return;
+  }
+  answers_.push_back({sample.returned_ns, offset_ns, half_ns});
 }
 
 ClockOffset::RunnerTime ClockOffset::convert(uint64_t host_ns) const {
@@ -42,7 +51,7 @@ ClockOffset::RunnerTime ClockOffset::convert(uint64_t host_ns) const {
   if (!known()) return {host_ns, 0};
   const auto seen_by = [&](const Answer& answer) {
     const uint64_t time_ns = host_ns - uint64_t(answer.offset_ns);
-    return RunnerTime{time_ns, answer.bound_ns(time_ns)};
+    return RunnerTime{time_ns, answer.bound_ns(time_ns) + beyond_ns_};
   };
   RunnerTime best = seen_by(answers_.back());
   if (best.time_ns + kRecentNs > answers_.back().at_ns) return best;
@@ -52,7 +61,7 @@ ClockOffset::RunnerTime ClockOffset::convert(uint64_t host_ns) const {
   const auto take = [&](const Answer& answer) {
     const RunnerTime seen = seen_by(answer);
     if (seen.bound_ns < best.bound_ns) best = seen;
-    return drift_ns(distance(answer.at_ns, seen.time_ns)) <= best.bound_ns;
+    return drift_ns(distance(answer.at_ns, seen.time_ns)) + beyond_ns_ <= best.bound_ns;
   };
   for (auto answer = next; answer != answers_.end() && take(*answer); ++answer) {
   }

@@ -39,6 +39,9 @@ class ClockOffset {
   /// How far a time that the last answer converts may be off: what is known of it at its time, plus the drift
   /// in between. `event_ns`: on the runner's clock.
   uint64_t bound_ns(uint64_t event_ns) const;
+  /// The sum of the distances of answers that contradict the one before them: the clocks ran apart faster
+  /// than kMostDriftPpm, or one of them stood still. Every bound has this on top. 0: there were none.
+  uint64_t beyond_ns() const { return beyond_ns_; }
 
  private:
   /// Times of one rank that arrive together keep their order if one answer converts them.
@@ -51,6 +54,7 @@ class ClockOffset {
   };
   /// In their order. One each 100 ms at most: less than 1 MB in an hour.
   std::vector<Answer> answers_;
+  uint64_t beyond_ns_ = 0;
 };
 
 }  // namespace r2bench

@@ -76,6 +76,39 @@ TEST(ClockOffset, an_old_time_is_converted_by_the_answer_next_to_it) {
   EXPECT_LE(bound, 600'000u);
 }
 
+// A host that was suspended: its clock stood still for 3 s.
+TEST(ClockOffset, a_jump_is_part_of_every_bound) {
+  constexpr uint64_t kJump = 3'000'000'000;
+  ClockOffset clock;
+  const auto ask = [&](uint64_t now, uint64_t behind) {
+    const uint64_t host = 50'000'000'000 + now - behind;
+    clock.add({now, host + 10'000, host + 10'000, now + 20'000});
+  };
+  for (uint64_t now = 10'000'000'000; now <= 12'000'000'000; now += 100'000'000) ask(now, 0);
+  EXPECT_EQ(clock.beyond_ns(), 0u);
+  ask(16'000'000'000, kJump);
+  EXPECT_EQ(clock.beyond_ns(), kJump);
+  EXPECT_GE(clock.bound_ns(16'000'100'000), clock.beyond_ns());
+  for (uint64_t now = 16'100'000'000; now <= 20'000'000'000; now += 100'000'000) ask(now, kJump);
+  const auto [seen, bound] = clock.convert(50'000'000'000 + 13'000'000'000);  // before it stood still
+  EXPECT_LE(std::abs(double(seen) - 13e9), double(bound));
+}
+
+// As chrony corrects a large error: by 8 %, for half a minute.
+TEST(ClockOffset, a_clock_that_is_corrected_fast_is_within_its_bound) {
+  constexpr uint64_t kBegin = 1'000'000'000'000, kMs = 1'000'000;
+  ClockOffset clock;
+  const auto host = [](uint64_t now) { return now + (now - kBegin) / 12; };
+  for (uint64_t now = kBegin; now <= kBegin + 30'000 * kMs; now += 100 * kMs)
+    clock.add({now, host(now + 10'000), host(now + 10'000), now + 20'000});
+  EXPECT_GT(clock.beyond_ns(), 0u);
+  for (const uint64_t after_ms : {500, 20'030, 29'100, 29'990}) {
+    const uint64_t event = kBegin + after_ms * kMs;
+    const auto [seen, bound] = clock.convert(host(event));
+    EXPECT_LE(std::abs(double(seen) - double(event)), double(bound));
+  }
+}
+
 TEST(ClockOffset, an_answer_before_its_question_is_no_sample) {
   ClockOffset clock;
   clock.add({1'000, 2'000, 3'000, 1'500});

@@ -32,6 +32,7 @@ struct HostFacts {
   int cores = 0;
   double clock_offset_ms = 0;  ///< its CLOCK_MONOTONIC minus the runner's
   double clock_bound_ms = 0;   ///< how far a time of it may be off on the runner's clock
+  double clock_beyond_ms = 0;  ///< ClockOffset::beyond_ns
 };
 
 /// Something that happened on a host, for the log of the run.

@@ -123,7 +123,8 @@ class Agent {
     plan_ = HostPlan::from_json(plan);
     // Where the ranks of different hosts find each other: on the network over which the hosts do.
     const std::string interface = interface_of(link_.fd());
-    if (!interface.empty()) plan_.inherited.try_emplace("NCCL_SOCKET_IFNAME", interface);
+    // '=': exactly this one, or eth1 would stand for eth10, too.
+    if (!interface.empty()) plan_.inherited.try_emplace("NCCL_SOCKET_IFNAME", "=" + interface);
     started_ = false;
     told_states_.clear();
     told_.assign(plan_.ranks.size(), {});

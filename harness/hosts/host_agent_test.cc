@@ -106,7 +106,7 @@ exit 7
   ASSERT_TRUE(eventually([&] { return rank().ended().has_value(); }));
   EXPECT_EQ(WEXITSTATUS(*rank().ended()), 7);
   host->release();
-  EXPECT_EQ(log(), "I am yes in WARN on lo\n");
+  EXPECT_EQ(log(), "I am yes in WARN on =lo\n");
 }
 
 TEST_F(AgentTest, a_rank_hears_its_configuration_first) {

@@ -62,13 +62,9 @@ LaunchedCluster::LaunchedCluster(const ClusterOptions& options) : launcher_name_
                         "the first host: it authenticates the hosts of the job to each other");
   }
   try {
-    const char* port = std::getenv("R2BENCH_PORT");
-    const char* master_port = std::getenv("MASTER_PORT");
-    int wanted = 0;
-    if (options.launcher == Launcher::kEnv)
-      wanted = port ? std::atoi(port) : master_port ? std::atoi(master_port) + 1 : 29501;
-    rendezvous_ = std::make_unique<Rendezvous>(options.launcher == Launcher::kEnv ? secret : random_secret(),
-                                               uint16_t(wanted));
+    const bool told = options.launcher == Launcher::kEnv;
+    rendezvous_ = std::make_unique<Rendezvous>(told ? secret : random_secret(),
+                                               told ? port_of_environment() : uint16_t(0));
   } catch (const std::system_error& error) {
     throw FabricError(std::string("the runner cannot listen for its hosts: ") + error.what() +
                       "; R2BENCH_PORT names another port");

@@ -80,6 +80,11 @@ std::vector<std::string> launcher_command(const ClusterOptions& options);
 std::map<std::string, std::string> launcher_environment(const ClusterOptions& options,
                                                         std::map<std::string, std::string> environment);
 
+/// Of `environment`: what the launcher tells a process of its own place. Ranks must not inherit it: a command
+/// would take it for theirs.
+std::vector<std::string> launchers_own(Launcher launcher,
+                                       const std::map<std::string, std::string>& environment);
+
 /// What a process that mpirun, srun or torchrun has started is told about its place.
 struct LaunchedPlace {
   int order = 0, count = 1;  ///< among the agents: one per host
@@ -87,6 +92,10 @@ struct LaunchedPlace {
 };
 /// Of this process's environment. Throws FabricError when `launcher` has not started it.
 LaunchedPlace launched_place(Launcher launcher);
+
+/// Of launcher env: where the runner listens, R2BENCH_PORT or MASTER_PORT + 1. Throws FabricError when the
+/// variable is no port.
+uint16_t port_of_environment();
 
 /// What `r2bench host-agent` does: finds the runner by its environment, and serves it. Exit status: 0, or 1
 /// when the runner was not found or went away.

@@ -100,6 +100,20 @@ TEST_F(LaunchedClusterTest, hosts_that_disagree_on_their_count_are_named) {
       << why;
 }
 
+TEST_F(LaunchedClusterTest, a_port_that_is_none_is_named) {
+  const auto is_named = [this](const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    const std::string why = refusal();
+    EXPECT_NE(why.find(std::string(variable) + "='" + value + "'"), std::string::npos) << why;
+  };
+  is_named("R2BENCH_PORT", "29x");
+  is_named("R2BENCH_PORT", "95000");
+  unsetenv("R2BENCH_PORT");
+  is_named("MASTER_PORT", "none");
+  is_named("MASTER_PORT", "65535");  // the one above is the runner's
+  unsetenv("MASTER_PORT");
+}
+
 TEST_F(LaunchedClusterTest, a_number_that_the_count_excludes_is_refused) {
   call("a", 2, 2);
   EXPECT_NE(refusal().find("host a has the number 2, but there are 2 hosts"), std::string::npos);

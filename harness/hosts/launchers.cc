@@ -13,6 +13,7 @@
 #include "faultinject/plan/joined.h"
 #include "harness/hosts/host_agent.h"
 #include "harness/hosts/launched_cluster.h"
+#include "harness/launch/process.h"
 
 namespace r2bench {
 namespace {
@@ -46,6 +47,19 @@ std::string in_path(const std::string& program) {
 }
 
 }  // namespace
+
+uint16_t port_of_environment() {
+  constexpr int kMost = 65535, kMasterPort = 29500;
+  const auto port_in = [](const char* variable, int most) {
+    const auto port = number_in(variable);
+    if (port && (*port == 0 || *port > most))
+      throw FabricError(std::string(variable) + "='" + std::getenv(variable) + "' is no TCP port from 1 to " +
+                        std::to_string(most) + "; correct or unset this variable");
+    return port;
+  };
+  if (const auto port = port_in("R2BENCH_PORT", kMost)) return uint16_t(*port);
+  return uint16_t(port_in("MASTER_PORT", kMost - 1).value_or(kMasterPort) + 1);
+}
 
 const char* name(Launcher launcher) {
   // clang-format off
@@ -101,6 +115,34 @@ std::map<std::string, std::string> launcher_environment(const ClusterOptions& op
   return environment;
 }
 
+std::vector<std::string> launchers_own(Launcher launcher,
+                                       const std::map<std::string, std::string>& environment) {
+  static const std::map<Launcher, std::vector<std::string>> kBeginnings = {
+      {Launcher::kMpi,
+       {"OMPI_COMM_WORLD_", "OMPI_APP_CTX_", "OMPI_UNIVERSE_SIZE", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX",
+        "OMPI_ARGV", "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_MCA_ess", "OMPI_MCA_orte_", "OMPI_MCA_pmix",
+        "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_", "PMIX_", "PRTE_"}},
+      {Launcher::kSlurm,
+       {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_",
+        "SLURM_STEPID", "SLURM_TASK_PID", "SLURM_GTIDS", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_",
+        "PMI_", "PMIX_"}},
+      {Launcher::kEnv,
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "NNODES", "GROUP_RANK",
+        "GROUP_WORLD_SIZE", "ROLE_", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_"}}};
+  std::vector<std::string> own;
+  const auto beginnings = kBeginnings.find(launcher);
+  if (beginnings == kBeginnings.end()) return own;
+  for (const auto& [variable, value] : environment)
+    for (const std::string& beginning : beginnings->second) {
+      const bool whole = beginning.back() != '_' && launcher == Launcher::kEnv;
+      if (whole ? variable == beginning : variable.starts_with(beginning)) {
+        own.push_back(variable);
+        break;
+      }
+    }
+  return own;
+}
+
 LaunchedPlace launched_place(Launcher launcher) {
   const auto place = [&](const char* order, const char* count, const char* local) {
     const auto is = number_in(order), of = number_in(count);
@@ -137,8 +179,7 @@ int host_agent(Launcher launcher) {
   std::string addresses = rendezvous ? rendezvous : "";
   if (addresses.empty() && launcher == Launcher::kEnv) {
     const char* master = std::getenv("MASTER_ADDR");
-    const int port = number_in("R2BENCH_PORT").value_or(number_in("MASTER_PORT").value_or(29500) + 1);
-    if (master) addresses = std::string(master) + ":" + std::to_string(port);
+    if (master) addresses = std::string(master) + ":" + std::to_string(port_of_environment());
   }
   if (!secret || addresses.empty()) {
     fprintf(stderr, "r2bench host-agent is started by r2bench run --launcher; %s is not set\n",
@@ -149,9 +190,11 @@ int host_agent(Launcher launcher) {
   std::string why_not;
   SecureLink link =
       call_runner(addresses, secret, agent_hello(place.order, place.count), kFindRunner, why_not);
-  // Ranks inherit the environment, and need neither.
+  // Ranks inherit the environment, and need none of these.
   unsetenv(kSecretVariable);
   unsetenv(kRendezvousVariable);
+  for (const std::string& variable : launchers_own(launcher, current_environment()))
+    unsetenv(variable.c_str());
   const std::string host = agent_hello(0, 1)["name"];
   if (link.closed()) {
     fprintf(stderr, "host %s cannot reach the runner at %s: %s\n", host.c_str(), addresses.c_str(),

@@ -75,6 +75,24 @@ TEST(Launchers, srun_does_not_take_the_tasks_of_the_allocation) {
   EXPECT_EQ(launcher_environment(options, allocation), allocation);
 }
 
+TEST(Launchers, what_a_launcher_tells_an_agent_of_its_place_is_not_for_ranks) {
+  const auto own = [](Launcher launcher, std::vector<std::string> variables) {
+    std::map<std::string, std::string> environment;
+    for (const std::string& variable : variables) environment[variable] = "1";
+    return launchers_own(launcher, environment);
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(
+      own(Launcher::kEnv, {"RANK", "RANKS", "WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PATH"}),
+      (Names{"MASTER_PORT", "RANK", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"}));
+  EXPECT_EQ(
+      own(Launcher::kMpi, {"OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE", "OMPI_MCA_btl", "RANK", "NCCL_DEBUG"}),
+      (Names{"OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE"}));
+  EXPECT_EQ(own(Launcher::kSlurm, {"SLURM_PROCID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID", "PMI_RANK"}),
+            (Names{"PMI_RANK", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID"}));
+  EXPECT_EQ(own(Launcher::kLocal, {"RANK"}), Names{});
+}
+
 TEST(Launchers, a_process_knows_its_place) {
   {
     const Environment mpi({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}});

@@ -13,9 +13,6 @@ bool LocalRank::connect(Bootstrap& bootstrap, size_t index, const nlohmann::json
   return true;
 }
 
-uint64_t LocalRank::signal(int number) {
-  process_.signal(number);
-  return r2ccl::now_ns();
-}
+uint64_t LocalRank::signal(int number) { return process_.signal(number) ? r2ccl::now_ns() : 0; }
 
 }  // namespace r2bench

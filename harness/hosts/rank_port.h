@@ -23,7 +23,8 @@ class RankPort {
   virtual pid_t pid() const = 0;
   /// waitpid's status once it has ended. Never waits.
   virtual std::optional<int> ended() = 0;
-  /// Sends a signal, unless it has ended. Returns when that was, on the runner's CLOCK_MONOTONIC.
+  /// Sends a signal, unless it has ended. Returns when that was, on the runner's CLOCK_MONOTONIC; 0: it was
+  /// not sent, or nobody knows.
   virtual uint64_t signal(int number) = 0;
 };
 

@@ -31,7 +31,8 @@ constexpr milliseconds kPutBackBound{130'000};
 
 }  // namespace
 
-RemoteHost::RemoteHost(SecureLink link, const json& hello) : link_(std::move(link)) {
+RemoteHost::RemoteHost(SecureLink link, const json& hello, milliseconds answer_bound)
+    : link_(std::move(link)), answer_bound_(answer_bound) {
   facts_.name = hello.value("name", "");
   facts_.kernel = hello.value("kernel", "");
   facts_.boot_id = hello.value("boot_id", "");
@@ -40,7 +41,8 @@ RemoteHost::RemoteHost(SecureLink link, const json& hello) : link_(std::move(lin
   facts_.cores = hello.value("cores", 0);
   listener_ = std::thread([this] { listen(); });
   try {
-    for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+    for (int i = 0; i < kFirstPings; ++i)
+      ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, answer_bound_);
   } catch (...) {  // no destructor runs for what has not been constructed
     stop_ = true;
     listener_.join();
@@ -64,7 +66,7 @@ void RemoteHost::listen() {
     if (message) {
       try {
         take(*message, arrived_ns);
-      } catch (const json::exception& error) {
+      } catch (const std::exception& error) {
         lost_ = std::string("it sent what cannot be understood: ") + error.what();
       }
     } else if (lost_.empty()) {
@@ -100,6 +102,7 @@ void RemoteHost::take(const json& message, uint64_t arrived_ns) {
   if (message.contains("sent_ns")) {
     ++clock_samples_;
     clock_.add({message["sent_ns"], message.at("received_ns"), message.at("answered_ns"), arrived_ns});
+    note_clock_jump();
   }
   if (type == "answer") {
     answers_[message.at("request")] = message;
@@ -124,6 +127,18 @@ void RemoteHost::take(const json& message, uint64_t arrived_ns) {
   } else if (type == "trouble") {
     lost_ = message.at("refused");
   }
+}
+
+/// With the lock held.
+void RemoteHost::note_clock_jump() {
+  const uint64_t beyond_ns = clock_.beyond_ns();
+  if (beyond_ns == told_beyond_ns_ || beyond_ns < 2 * told_beyond_ns_) return;  // while a clock is corrected, not each step
+  told_beyond_ns_ = beyond_ns;
+  notes_.push_back({r2ccl::now_ns(), "clock_jumped",
+                    "the clock of host " + facts_.name + " and the runner's ran apart faster than by " +
+                        std::to_string(ClockOffset::kMostDriftPpm) + " ppm: times of it may be off by " +
+                        std::to_string(beyond_ns / 1000) +
+                        " us more. Was one of them suspended, or does NTP correct a large error?"});
 }
 
 void RemoteHost::take_events(const json& message) {
@@ -161,6 +176,12 @@ json RemoteHost::ask(json request, milliseconds wait) {
   std::unique_lock lock(mutex_);
   answered_.wait_for(lock, wait, [&] { return answers_.contains(number) || !lost_.empty(); });
   const auto found = answers_.find(number);
+  if (found == answers_.end() && lost_.empty() && wait >= answer_bound_) {
+    lost_ = "it did not answer '" + type + "' within " + std::to_string(wait.count()) + " ms";
+    lock.unlock();
+    tell({{"type", "quit"}});  // it may come to itself, with ranks of a job that is over
+    lock.lock();
+  }
   if (found == answers_.end())
     throw FabricError("host " + facts_.name + " did not answer '" + type +
                       "': " + (lost_.empty() ? std::to_string(wait.count()) + " ms have passed" : lost_));
@@ -239,7 +260,7 @@ ThreadReport RemoteHost::threads() {
   ThreadReport report;
   for (const RankPlan& rank : plan_.ranks) report.brief[rank.rank] = " (its host does not answer)";
   try {
-    const json answer = ask({{"type", "threads"}}, kAnswerBound);
+    const json answer = ask({{"type", "threads"}}, answer_bound_);
     report.full = answer.at("full");
     for (size_t i = 0; i < plan_.ranks.size(); ++i)
       report.brief[plan_.ranks[i].rank] = answer.at("brief").at(i);
@@ -251,15 +272,15 @@ ThreadReport RemoteHost::threads() {
 
 void RemoteHost::settle() {
   try {
-    ask({{"type", "settle"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+    ask({{"type", "settle"}, {"sent_ns", r2ccl::now_ns()}}, answer_bound_);
   } catch (const std::exception&) {  // failure() says so
   }
 }
 
 void RemoteHost::release() {
   if (plan_.ranks.empty()) return;
-  try {
-    ask({{"type", "release"}}, kAnswerBound);
+  try {  // what real faults have changed is put back with it
+    ask({{"type", "release"}}, plan_.real_faults.empty() ? answer_bound_ : kPutBackBound);
   } catch (const std::exception&) {  // failure() says so
   }
   ports_.clear();
@@ -281,6 +302,7 @@ HostFacts RemoteHost::facts() const {
   HostFacts facts = facts_;
   facts.clock_offset_ms = double(clock_.offset_ns()) / 1e6;
   facts.clock_bound_ms = double(std::max(worst_clock_ns_, clock_.bound_ns(r2ccl::now_ns()))) / 1e6;
+  facts.clock_beyond_ms = double(clock_.beyond_ns()) / 1e6;
   return facts;
 }
 

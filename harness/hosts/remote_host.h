@@ -25,8 +25,10 @@ inline constexpr std::chrono::milliseconds kAnswerBound{10'000};
 class RemoteHost final : public Host {
  public:
   /// `hello`: the agent's first message. Compares the clocks (some ms). Throws FabricError when the agent
-  /// does not answer.
-  RemoteHost(SecureLink link, const nlohmann::json& hello);
+  /// does not answer. An agent that leaves a question unanswered for `answer_bound` counts as gone: nothing
+  /// that it may know of the job can be relied on any more.
+  RemoteHost(SecureLink link, const nlohmann::json& hello,
+             std::chrono::milliseconds answer_bound = kAnswerBound);
   ~RemoteHost() override;
 
   void prepare(const HostPlan& plan) override;
@@ -64,6 +66,7 @@ class RemoteHost final : public Host {
   };
 
   void listen();
+  void note_clock_jump();
   void take(const nlohmann::json& message, uint64_t arrived_ns);
   void take_events(const nlohmann::json& message);
   void take_output(const nlohmann::json& message);
@@ -79,6 +82,7 @@ class RemoteHost final : public Host {
   void to_runner(faultinject::FaultState& state);
 
   SecureLink link_;
+  std::chrono::milliseconds answer_bound_;
   HostFacts facts_;
   std::string folder_;
   HostPlan plan_;
@@ -101,7 +105,8 @@ class RemoteHost final : public Host {
   std::map<uint64_t, uint64_t> fault_times_;  ///< on the runner's clock, by the host's
   uint64_t worst_clock_ns_ = 0;               ///< largest bound of any time that was converted
   size_t clock_samples_ = 0;
-  std::string lost_;  ///< why the agent is gone; empty: it is there
+  uint64_t told_beyond_ns_ = 0;  ///< ClockOffset::beyond_ns() of the last note
+  std::string lost_;             ///< why the agent is gone; empty: it is there
 
   std::mutex sending_;
   std::atomic<bool> stop_{false};

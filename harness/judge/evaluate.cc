@@ -146,9 +146,12 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
   mode.settings["plugin"] = job.plugin;
   if (!job.plugin.empty() && !job.plugin.starts_with(kOurPlugin) && job.mode->kind != ModeKind::kBaseline)
     mode.settings["modes"] = "none: the plugin is not R2CCL, R2CC_MODE means nothing to it";
-  if (!job.added_faults.empty())
-    mode.settings["inject"] =
-        std::to_string(job.added_faults.size()) + " added from outside: this is not the scenario alone";
+  std::string from_outside;
+  if (!job.added_faults.empty()) from_outside = std::to_string(job.added_faults.size()) + " added";
+  if (job.faults_ended_outside > 0)
+    from_outside += (from_outside.empty() ? "" : ", ") + std::to_string(job.faults_ended_outside) + " ended";
+  if (!from_outside.empty())
+    mode.settings["inject"] = from_outside + " from outside: this is not the scenario alone";
 }
 
 /// Between any two hosts; each of them may be off on the runner's clock.
@@ -177,6 +180,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.trace_lost = job.trace_lost;
   mode.witnesses_lost = job.witnesses_lost;
   mode.faults_added = job.added_faults.size();
+  mode.faults_ended_outside = job.faults_ended_outside;
   mode.incomplete = job.gave_up;
   mode.wakeup_ms = job.wakeup_ms;
   mode.wakeup_p99_ms = std::min(job.wakeup_ms.p99, kWakeupCapMs);

@@ -51,6 +51,7 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   job.trace_lost = 7;
   job.witnesses_lost = 8;
   job.added_faults = {2, 3};
+  job.faults_ended_outside = 3;
   job.gave_up = "the target carried nothing";
   job.wakeup_ms = {10, 1, 2, 3, 4};
   job.start_ns = at(1000);
@@ -70,6 +71,8 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   EXPECT_EQ(evaluated.trace_lost, 7u);
   EXPECT_EQ(evaluated.witnesses_lost, 8u);
   EXPECT_EQ(evaluated.faults_added, 2u);
+  EXPECT_EQ(evaluated.faults_ended_outside, 3u);
+  EXPECT_EQ(evaluated.settings.at("inject"), "2 added, 3 ended from outside: this is not the scenario alone");
   EXPECT_EQ(evaluated.incomplete, "the target carried nothing");
   EXPECT_DOUBLE_EQ(evaluated.wakeup_ms.p99, 3);
   EXPECT_DOUBLE_EQ(evaluated.wakeup_p99_ms, kWakeupCapMs) << "busy threads must not widen bounds without end";

@@ -27,9 +27,9 @@ struct Firing {
   uint64_t triggered_ns = 0;
   uint64_t t0_ns = 0;
   uint64_t healed_ns = 0;
-  uint32_t rounds = 0;          ///< how often it fired by itself (`repeat`)
+  uint32_t rounds = 0;              ///< how often it fired by itself (`repeat`)
   std::vector<uint64_t> recent_ns;  ///< when the last of these rounds fired (FaultState::recent_ns)
-  size_t strike = 0;            ///< which of them this is, once they are told apart (strikes.h)
+  size_t strike = 0;                ///< which of them this is, once they are told apart (strikes.h)
   uint64_t back_ns = 0;         ///< a channel whose queue pair was struck has come back to the NIC; 0: none
   uint64_t before_from_ns = 0;  ///< since when the job had run undisturbed
   std::vector<NicId> nics;      ///< NICs that the fault strikes
@@ -52,6 +52,7 @@ struct JobRecord {
   std::vector<faultinject::Witness> witnesses;
   uint64_t witnesses_lost = 0;                     ///< FaultBoard::witnesses_lost()
   std::set<uint32_t> added_faults;                 ///< on the board, not the scenario's: `r2bench inject`
+  size_t faults_ended_outside = 0;                 ///< of the scenario, removed or healed by `r2bench inject`
   std::vector<LoggedEvent> notes;                  ///< the runner's own
   size_t most_events = 1'000'000;                  ///< that the log keeps
   Distribution wakeup_ms;                          ///< of the runner's own ticker

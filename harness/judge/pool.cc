@@ -108,6 +108,7 @@ void add_counts(ModeResult& all, const ModeResult& job) {
   all.trace_lost += job.trace_lost;
   all.witnesses_lost += job.witnesses_lost;
   all.faults_added += job.faults_added;
+  all.faults_ended_outside += job.faults_ended_outside;
   all.rounds_fired += job.rounds_fired;
   all.rounds_seen += job.rounds_seen;
   all.rounds_at_end += job.rounds_at_end;

@@ -160,6 +160,7 @@ TEST_F(Pool, counts_are_added_up) {
   a.trace_lost = 8, b.trace_lost = 80;
   a.witnesses_lost = 1, b.witnesses_lost = 10;
   a.faults_added = 6, b.faults_added = 60;
+  a.faults_ended_outside = 7, b.faults_ended_outside = 70;
   a.rounds_fired = 2, b.rounds_fired = 20;
   a.rounds_seen = 3, b.rounds_seen = 30;
   a.rounds_at_end = 4, b.rounds_at_end = 40;
@@ -187,6 +188,7 @@ TEST_F(Pool, counts_are_added_up) {
   EXPECT_EQ(all.trace_lost, 88u);
   EXPECT_EQ(all.witnesses_lost, 11u);
   EXPECT_EQ(all.faults_added, 66u);
+  EXPECT_EQ(all.faults_ended_outside, 77u);
   EXPECT_EQ(all.rounds_fired, 22u);
   EXPECT_EQ(all.rounds_seen, 33u);
   EXPECT_EQ(all.rounds_at_end, 44u);

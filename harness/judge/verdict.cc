@@ -269,6 +269,16 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<D
                                        (mode.faults_added == 1 ? " fault was" : " faults were") +
                                        " added by r2bench inject; times and rates are not those of the "
                                        "scenario alone");
+  if (mode.faults_ended_outside > 0)
+    doubt(DoubtKind::kFaultsAdded, std::to_string(mode.faults_ended_outside) +
+                                       (mode.faults_ended_outside == 1 ? " fault was" : " faults were") +
+                                       " ended by r2bench inject; times and rates are not those of the "
+                                       "scenario alone");
+  for (const HostResult& host : mode.hosts)
+    if (host.clock_beyond_ms > 0)
+      doubt(DoubtKind::kClocks, "the clock of host " + host.name + " and the runner's ran apart by " +
+                                    milliseconds(host.clock_beyond_ms) +
+                                    " more than clocks do; times between hosts may be off by that");
   if (!mode.incomplete.empty())
     doubt(DoubtKind::kFaultsNotStruck, "not all faults were struck: " + mode.incomplete);
   if (mode.outcome == Outcome::kCancelled) doubt(DoubtKind::kCutShort, "the run was cut short");
@@ -340,6 +350,7 @@ const char* name(DoubtKind kind) {
     case DoubtKind::kEffectsNotRecorded: return "effects_not_recorded";
     case DoubtKind::kRoundsNotRecorded: return "rounds_not_recorded";
     case DoubtKind::kFaultsAdded: return "faults_added";
+    case DoubtKind::kClocks: return "clocks";
     case DoubtKind::kFaultsNotStruck: return "faults_not_struck";
     case DoubtKind::kCutShort: return "cut_short";
     case DoubtKind::kNoValue: return "no_value";

@@ -22,7 +22,8 @@ enum class DoubtKind {
   kTraceLost,
   kEffectsNotRecorded,
   kRoundsNotRecorded,
-  kFaultsAdded,  ///< by `r2bench inject`
+  kFaultsAdded,  ///< by `r2bench inject`, or ended by it
+  kClocks,       ///< of two hosts, which ran apart faster than any clock does
   kFaultsNotStruck,
   kCutShort,       ///< the only one that follows from a run's being cut short
   kNoValue,        ///< the metric has no value, or the right side has none

@@ -68,6 +68,31 @@ TEST_F(VerdictTest, faults_that_were_added_from_outside_make_it_unknown) {
   EXPECT_EQ(verdict(), Verdict::kFail) << "wrong data is wrong under any faults";
 }
 
+TEST_F(VerdictTest, faults_that_were_ended_from_outside_make_it_unknown) {
+  migrate().faults_ended_outside = 1;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_EQ(judge(scenario, result).doubts[0].kind, DoubtKind::kFaultsAdded);
+  EXPECT_EQ(judge(scenario, result).doubts[0].text.find("migrate: 1 fault was ended by r2bench inject"), 0u);
+}
+
+TEST_F(VerdictTest, clocks_that_ran_apart_make_it_unknown) {
+  HostResult a, b;
+  a.name = "a", b.name = "b";
+  a.clock_bound_ms = b.clock_bound_ms = 0.1;
+  migrate().hosts = {a, b};
+  EXPECT_EQ(verdict(), Verdict::kPass);
+  migrate().hosts[1].clock_beyond_ms = 500;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_EQ(judge(scenario, result).doubts[0].kind, DoubtKind::kClocks);
+  EXPECT_EQ(judge(scenario, result)
+                .doubts[0]
+                .text.find("migrate: the clock of host b and the runner's ran apart by 500"),
+            0u)
+      << judge(scenario, result).doubts[0].text;
+}
+
 TEST_F(VerdictTest, a_scenario_that_expects_nothing_has_no_verdict) {
   scenario.expectations.clear();
   baseline().outcome = Outcome::kOk;

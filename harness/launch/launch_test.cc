@@ -2,15 +2,18 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -118,6 +121,19 @@ TEST(Process, dies_with_the_process_that_started_it) {
   close(tell[1]);
 }
 
+// Who starts r2bench may ignore SIGCHLD, and a program inherits that: then no wait tells how a child ended.
+TEST(Process, tells_exit_codes_where_sigchld_was_ignored) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  const int null = open("/dev/null", O_WRONLY);
+  {
+    Process process(shell("sh -c 'exit 5'; test $? = 5 && exit 7", null));
+    EXPECT_TRUE(eventually([&] { return process.ended().has_value(); }));
+    EXPECT_EQ(WEXITSTATUS(process.ended().value_or(0)), 7);
+  }
+  close(null);
+  signal(SIGCHLD, before);
+}
+
 TEST(Process, kill_takes_its_children_along) {
   const std::string path = temporary_path("group");
   OutputCapture capture;
@@ -148,6 +164,66 @@ TEST(OutputCapture, is_bounded) {
   }
   const std::string text = content(path);
   EXPECT_EQ(text.substr(1000), "\n[99000 more bytes were dropped]\n");
+  unlink(path.c_str());
+}
+
+/// Somebody prints without end, and what is printed goes into a file that takes 16 KiB a millisecond, as one
+/// on a slow disk may: there is always more to read.
+class OutputCaptureThatLagsBehind : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(pipe2(file_, O_CLOEXEC), 0);
+    disk_ = std::thread([this] {
+      char chunk[16384];
+      while (read(file_[0], chunk, sizeof(chunk)) > 0) std::this_thread::sleep_for(1ms);
+    });
+    loud_ = capture->add_file(dup(file_[1]));
+    writer_ = fork();
+    if (writer_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    static const std::string text(65536, 'x');
+    while (write(loud_, text.data(), text.size()) > 0) {
+    }
+    _exit(0);
+  }
+  void TearDown() override {
+    kill(writer_, SIGKILL);
+    waitpid(writer_, nullptr, 0);
+    close(loud_);
+    close(file_[1]);
+    capture.reset();
+    disk_.join();
+    close(file_[0]);
+  }
+
+  std::unique_ptr<OutputCapture> capture = std::make_unique<OutputCapture>(SIZE_MAX);
+
+ private:
+  int file_[2] = {-1, -1}, loud_ = -1;
+  std::thread disk_;
+  pid_t writer_ = -1;
+};
+
+TEST_F(OutputCaptureThatLagsBehind, ends_although_somebody_goes_on_printing) {
+  capture->start();
+  std::this_thread::sleep_for(50ms);  // there is something to read
+  std::atomic<bool> over{false};
+  std::thread end([&] {
+    capture.reset();
+    over = true;
+  });
+  EXPECT_TRUE(eventually([&] { return over.load(); }, 10s));
+  if (!over) _exit(1);  // it never ends
+  end.join();
+}
+
+TEST_F(OutputCaptureThatLagsBehind, keeps_nobody_else_waiting) {
+  const std::string path = temporary_path("quiet");
+  const int quiet = capture->add(path);
+  capture->start();
+  ASSERT_EQ(write(quiet, "hello", 5), 5);
+  EXPECT_TRUE(eventually([&] { return content(path) == "hello"; }, 10s));
+  close(quiet);
   unlink(path.c_str());
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,14 @@
 namespace r2bench {
 namespace {
 constexpr int kPollMs = 100;
+constexpr int kReadsInTurn = 16;  // of one stream, before the others have theirs
+
+/// What is in a pipe now; whoever still writes into it may go on for ever.
+size_t bytes_in(int pipe) {
+  int bytes = 0;
+  return ioctl(pipe, FIONREAD, &bytes) == 0 && bytes > 0 ? size_t(bytes) : 0;
 }
+}  // namespace
 
 OutputCapture::OutputCapture(size_t max_bytes) : max_bytes_(max_bytes) {}
 
@@ -53,24 +61,35 @@ void OutputCapture::start() {
   thread_ = std::thread([this] { loop(); });
 }
 
-/// Reads once. false: nothing is there now.
-bool OutputCapture::take(Stream& stream) {
-  char buffer[16384];
-  const ssize_t n = read(stream.pipe, buffer, sizeof(buffer));
+/// Reads once, `most` bytes at most. Returns how many; 0: nothing is there now.
+size_t OutputCapture::take(Stream& stream, size_t most) {
+  char buffer[kChunk];
+  const ssize_t n = read(stream.pipe, buffer, std::min(most, sizeof(buffer)));
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
     close(stream.pipe);
     stream.pipe = -1;
-    return false;
+    return 0;
   }
-  if (n < 0) return false;
-  const size_t keep = std::min(size_t(n), max_bytes_ - stream.written);
-  if (keep > 0 && write_error_ == 0) {
-    const ssize_t written = write(stream.file, buffer, keep);
+  if (n < 0) return 0;
+  const size_t keep = write_error_ ? 0 : std::min(size_t(n), max_bytes_ - stream.written);
+  ssize_t written = 0;
+  if (keep > 0) {
+    written = write(stream.file, buffer, keep);
     if (written < ssize_t(keep)) write_error_ = written < 0 ? errno : ENOSPC;
-    if (written > 0) stream.written += size_t(written);
+    written = std::max<ssize_t>(written, 0);
   }
-  stream.dropped += size_t(n) - keep;
-  return true;
+  stream.written += size_t(written);
+  stream.dropped += size_t(n - written);
+  return size_t(n);
+}
+
+void OutputCapture::take_rest(Stream& stream) {
+  if (stream.pipe < 0) return;
+  for (size_t left = bytes_in(stream.pipe); left > 0 && stream.pipe >= 0;) {
+    const size_t taken = take(stream, left);
+    if (taken == 0) return;
+    left -= taken;
+  }
 }
 
 void OutputCapture::loop() {
@@ -80,9 +99,13 @@ void OutputCapture::loop() {
       if (stream.pipe >= 0) ready.push_back({stream.pipe, POLLIN, 0});
     const bool last = stop_ || ready.empty();
     if (!last) poll(ready.data(), nfds_t(ready.size()), kPollMs);
-    for (Stream& stream : streams_)
-      while (stream.pipe >= 0 && take(stream)) {
+    for (Stream& stream : streams_) {
+      if (last) {
+        take_rest(stream);
+        continue;
       }
+      for (int reads = 0; reads < kReadsInTurn && stream.pipe >= 0 && take(stream, kChunk) > 0;) ++reads;
+    }
     if (last) return;
   }
 }

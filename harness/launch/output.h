@@ -14,7 +14,7 @@ class OutputCapture {
  public:
   /// At most `max_bytes` per file; the rest is counted and dropped, and the file says so.
   explicit OutputCapture(size_t max_bytes = 4u << 20);
-  /// Reads what is still in the pipes, then ends.
+  /// Reads what is in the pipes at that moment, then ends, although somebody may go on writing.
   ~OutputCapture();
   OutputCapture(const OutputCapture&) = delete;
   OutputCapture& operator=(const OutputCapture&) = delete;
@@ -35,8 +35,11 @@ class OutputCapture {
     size_t written = 0;
     size_t dropped = 0;
   };
+  static constexpr size_t kChunk = 16384;
   void loop();
-  bool take(Stream& stream);
+  size_t take(Stream& stream, size_t most);
+  /// What is in its pipe now, and no more.
+  void take_rest(Stream& stream);
 
   size_t max_bytes_;
   std::vector<Stream> streams_;

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <system_error>
 
+#include "harness/base/children.h"
+
 namespace r2bench {
 namespace {
 
@@ -33,7 +35,7 @@ namespace {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::signal(s, SIG_DFL);
+  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGCHLD}) ::signal(s, SIG_DFL);
   // Above everything that is about to be overwritten.
   const int output = fcntl(spec.output_fd, F_DUPFD, 10),
             control = spec.control_fd < 0 ? -1 : fcntl(spec.control_fd, F_DUPFD, 10);
@@ -67,6 +69,7 @@ std::string shell_quoted(const std::string& word) {
 }
 
 Process::Process(const ProcessSpec& spec) {
+  keep_exit_statuses();
   static_assert(kFirstInherited + kMostInherited <= 10);  // become() keeps its own from 10 on
   if (spec.inherited.size() > kMostInherited)
     throw std::system_error(EMFILE, std::generic_category(), "too many descriptors for " + spec.program);
@@ -105,13 +108,11 @@ std::optional<int> Process::ended() {
   int status = 0;
   const pid_t got = waitpid(pid_, &status, WNOHANG);
   if (got == pid_) status_ = status;
-  if (got < 0 && errno == ECHILD) status_ = 0;
+  if (got < 0 && errno == ECHILD) status_ = 127 << 8;  // somebody else has waited for it: no success
   return status_;
 }
 
-void Process::signal(int number) {
-  if (!ended()) ::kill(pid_, number);
-}
+bool Process::signal(int number) { return !ended() && ::kill(pid_, number) == 0; }
 
 void Process::kill() {
   if (pid_ <= 0) return;

@@ -33,7 +33,7 @@ class Process {
   static constexpr int kFirstInherited = 5;
   static constexpr size_t kMostInherited = 4;
 
-  /// Starts it. Throws std::system_error when it cannot be executed.
+  /// Starts it, with keep_exit_statuses(). Throws std::system_error when it cannot be executed.
   explicit Process(const ProcessSpec& spec);
   /// Kills it and waits for it.
   ~Process();
@@ -43,8 +43,8 @@ class Process {
   pid_t pid() const { return pid_; }
   /// waitpid's status once it has ended. Never blocks.
   std::optional<int> ended();
-  /// Sends a signal, unless it has ended (then its number may be somebody else's).
-  void signal(int number);
+  /// Sends a signal, unless it has ended (then its number may be somebody else's). Whether it was sent.
+  bool signal(int number);
   /// SIGKILL to its whole session's group, then waits.
   void kill();
 

@@ -230,6 +230,7 @@ struct HostResult {
   std::string kernel;
   double clock_offset_ms = 0;  ///< its CLOCK_MONOTONIC minus the runner's, at the end of the job
   double clock_bound_ms = 0;   ///< how far any of its times may be off on the runner's clock
+  double clock_beyond_ms = 0;  ///< what of that no drift explains; > 0 makes a verdict unknown
 };
 
 /// Events of all ranks by the name of the metric that counts them: "migrations" … (harness/judge/metrics).
@@ -284,8 +285,9 @@ struct ModeResult {
   size_t events_left_out = 0;  ///< behind the last one of `events`, for want of room; all are counted above
   std::string incomplete;   ///< why not all planned faults were struck; else empty. Makes a verdict unknown
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
-  uint64_t witnesses_lost = 0;  ///< FaultBoard::witnesses_lost(); > 0 makes a verdict unknown
-  size_t faults_added = 0;      ///< by `r2bench inject`; > 0 makes a verdict unknown
+  uint64_t witnesses_lost = 0;      ///< FaultBoard::witnesses_lost(); > 0 makes a verdict unknown
+  size_t faults_added = 0;          ///< by `r2bench inject`; > 0 makes a verdict unknown
+  size_t faults_ended_outside = 0;  ///< of the scenario, by `r2bench inject`; > 0 makes a verdict unknown
   /// Of faults with `repeat`, in a job that ended well or was cut short: rounds that the injector fired, and
   /// those whose effect is in its records. Fewer seen make a verdict unknown.
   size_t rounds_fired = 0, rounds_seen = 0;

@@ -215,7 +215,14 @@ Kept keep_from(const std::string& interface, const std::string& routes4, const s
 
 Kept keep(const std::string& interface) {
   const auto ask = [&](const std::string& words) {
-    return run_shell("ip -o " + words + " dev " + interface, std::chrono::seconds(10)).output;
+    const ShellResult result = run_shell("ip -o " + words + " dev " + interface, std::chrono::seconds(10));
+    if (result.exit_code != 0 || result.cut)
+      throw RealFaultError(
+          "the routes and addresses of " + interface +
+          " cannot be read, so they could not be restored: `ip -o " + words + " dev " + interface + "` " +
+          (result.cut ? "prints too much"
+                      : "ended with " + std::to_string(result.exit_code) + ": " + result.output));
+    return result.output;
   };
   return keep_from(interface, ask("-4 route show table all"), ask("-6 route show table all"),
                    ask("addr show"));

@@ -39,8 +39,9 @@ struct Probe {
 struct Change {
   std::string where;               ///< the NIC, in words
   std::vector<std::string> apply;  ///< one after the other
-  std::vector<std::string> undo;   ///< right also where `apply` did not get to its end
-  Probe cut, back;                 ///< true once it has taken effect; once it is put back
+  std::vector<std::string>
+      undo;         ///< right also where `apply` did not get to its end; `back` is about the first
+  Probe cut, back;  ///< true once it has taken effect; once it is put back
   faultinject::Effect effect = faultinject::Effect::kNone;
 
   /// "node1/nic0 (…): `ip link set dev n1k0 down`; puts it back with `…`"
@@ -51,7 +52,7 @@ struct Change {
 struct Kept {
   std::vector<std::string> routes, addresses;
 };
-/// Of a running machine: asks `ip`.
+/// Of a running machine: asks `ip`. Throws RealFaultError where it does not tell all of them.
 Kept keep(const std::string& interface);
 /// From what `ip -o -4 route show table all dev I`, `-6`, and `ip -o addr show dev I` print.
 Kept keep_from(const std::string& interface, const std::string& routes4, const std::string& routes6,

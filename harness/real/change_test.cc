@@ -63,8 +63,9 @@ TEST(RealChange, an_ovs_rule_is_set_over_there) {
       change.apply.at(0),
       "ssh arm sudo ovs-ofctl add-flow ovsbr1 cookie=0x7232,priority=65535,udp,tp_dst=4791,actions=drop");
   EXPECT_EQ(change.undo.at(0), "ssh arm sudo ovs-ofctl del-flows ovsbr1 cookie=0x7232/-1");
-  EXPECT_EQ(change.cut.of, "ssh arm sudo ovs-ofctl dump-flows ovsbr1 cookie=0x7232/-1 | grep actions=drop | "
-                           "grep -v n_packets=0,");
+  EXPECT_EQ(change.cut.of,
+            "ssh arm sudo ovs-ofctl dump-flows ovsbr1 cookie=0x7232/-1 | grep actions=drop | "
+            "grep -v n_packets=0,");
 }
 
 TEST(RealChange, a_pci_function_is_removed_and_looked_for_again) {
@@ -122,6 +123,17 @@ TEST(RealChange, what_a_link_takes_with_it_is_kept) {
                                                       "ip addr replace fd00:1::2/64 dev eth5 nodad"}));
 }
 
+TEST(RealChange, what_cannot_be_kept_is_no_fault_to_make) {
+  try {
+    keep("no-such-one");
+    FAIL() << "it has no routes that anybody knows";
+  } catch (const RealFaultError& error) {
+    EXPECT_NE(std::string(error.what()).find("the routes and addresses of no-such-one cannot be read"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 class Sysfs : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -167,8 +179,9 @@ TEST_F(Sysfs, the_way_out_of_the_machine_is_known) {
   sources.proc = root;
   std::string ways;
   for (const Lifeline& line : lifelines(sources)) ways += line.interface + ": " + line.what + "\n";
-  EXPECT_EQ(ways,
-            "eno1: the machine's default route leaves by it\neno2: the machine's default route leaves by it\n");
+  EXPECT_EQ(
+      ways,
+      "eno1: the machine's default route leaves by it\neno2: the machine's default route leaves by it\n");
 }
 
 }  // namespace

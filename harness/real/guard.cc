@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -13,6 +14,8 @@
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "harness/base/json_text.h"
 #include "harness/real/shell.h"
@@ -24,6 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kCommandLimit{40'000};  // a PCI rescan, an ssh to a switch
+constexpr std::chrono::milliseconds kTryAgain{10'000};
+constexpr std::chrono::milliseconds kBetweenTries{100};
 
 std::string first_word(const std::string& path) {
   std::ifstream file(path);
@@ -36,6 +41,12 @@ std::string first_line_with(const std::string& text, const std::string& what) {
   for (std::string line; std::getline(lines, line);)
     if (line.find(what) != std::string::npos) return line;
   return text.substr(0, text.find('\n'));
+}
+
+/// How it ended, in words.
+std::string told(const std::string& command, const ShellResult& result) {
+  return "`" + command + "` ended with " + std::to_string(result.exit_code) +
+         (result.output.empty() ? "" : ": " + first_line_with(result.output, ""));
 }
 
 bool is_cheap(const Probe& probe) {
@@ -77,10 +88,30 @@ bool holds(const Probe& probe, std::chrono::milliseconds limit, std::string& sai
 
 }  // namespace
 
-/// `to_the_end`: a command that fails does not keep the following ones from being run.
+/// Those of `commands` that fail still, one message, once each has been tried for a while: a route may have
+/// to wait for the address that its gateway is reached from.
+std::string Guard::try_again(std::vector<std::string> commands) {
+  std::string failure;
+  const auto deadline = Clock::now() + std::min(limit_, kTryAgain);
+  for (bool last = false; !commands.empty(); last = Clock::now() >= deadline) {
+    failure.clear();
+    std::erase_if(commands, [&](const std::string& command) {
+      const ShellResult result = run_shell(command, limit_);
+      if (result.exit_code != 0 && failure.empty()) failure = told(command, result);
+      return result.exit_code == 0;
+    });
+    if (last) return failure;
+    if (!commands.empty()) std::this_thread::sleep_for(kBetweenTries);
+  }
+  return "";
+}
+
+/// `to_the_end`: a command that fails does not keep the following ones from being run. The probe tells what
+/// became of the first one; all others have to succeed.
 Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& probe, bool to_the_end) {
   Done done;
   std::string failure;
+  std::vector<std::string> failed;
   const auto look = [&] {
     if (done.time_ns != 0 || !is_cheap(probe)) return;
     std::string said;
@@ -88,12 +119,13 @@ Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& pr
   };
   for (const std::string& command : commands) {
     const ShellResult result = run_shell(command, limit_, look);
-    if (result.exit_code != 0) {
-      if (failure.empty())
-        failure = "`" + command + "` ended with " + std::to_string(result.exit_code) +
-                  (result.output.empty() ? "" : ": " + first_line_with(result.output, ""));
-      if (!to_the_end) break;
+    if (result.exit_code == 0) continue;
+    if (to_the_end && &command != &commands.front()) {
+      failed.push_back(command);
+      continue;
     }
+    failure = told(command, result);
+    if (!to_the_end) break;
   }
   // What only a command can tell has been so, at the latest, since the commands were through.
   const uint64_t through_ns = r2ccl::now_ns();
@@ -109,7 +141,9 @@ Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& pr
     }
     if (done.time_ns == 0) std::this_thread::sleep_for(std::chrono::milliseconds(is_cheap(probe) ? 1 : 100));
   }
-  done.ok = true;
+  const std::string left = try_again(std::move(failed));
+  if (!left.empty()) done.said += "; " + left;
+  done.ok = left.empty();
   return done;
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/real/change.h"
 
@@ -40,6 +41,7 @@ class Guard {
     std::string said;
   };
   Done run(const std::vector<std::string>& commands, const Probe& probe, bool to_the_end);
+  std::string try_again(std::vector<std::string> commands);
 
   Done apply(uint64_t id, const Change& change);
   Done undo(uint64_t id, const Change& change);

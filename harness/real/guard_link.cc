@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "harness/base/json_text.h"
+#include "r2ccl/base/clock.h"
 
 extern char** environ;
 
@@ -35,9 +36,12 @@ std::string find_systemd_run() {
 }
 
 GuardLink::GuardLink(std::string program, std::string undo_folder, std::string systemd_run)
-    : program_(std::move(program)), undo_folder_(std::move(undo_folder)), systemd_run_(std::move(systemd_run)) {
+    : program_(std::move(program)),
+      undo_folder_(std::move(undo_folder)),
+      systemd_run_(std::move(systemd_run)) {
   static std::atomic<int> lists{0};
-  list_ = std::to_string(getpid()) + "-" + std::to_string(++lists);
+  // Process ids come again, in a container soon: what a killed program has left keeps a list of its own.
+  list_ = std::to_string(getpid()) + "-" + std::to_string(++lists) + "-" + std::to_string(r2ccl::now_ns());
   if (!systemd_run_.empty()) {
     start(systemd_run_);
     if (not_ready().empty()) return;
@@ -81,8 +85,12 @@ void GuardLink::start(const std::string& systemd_run) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], kGuardFd);
   std::vector<std::string> words;
   if (!systemd_run.empty())
-    words = {systemd_run, "--scope", "--quiet", "--collect",
-             "--unit=r2bench-real-guard-" + list_ + "-" + std::to_string(takeovers_), "--"};
+    words = {systemd_run,
+             "--scope",
+             "--quiet",
+             "--collect",
+             "--unit=r2bench-real-guard-" + list_ + "-" + std::to_string(takeovers_),
+             "--"};
   words.insert(words.end(), {program_, std::to_string(kGuardFd), undo_folder_, list_});
   std::vector<char*> raw;
   for (std::string& word : words) raw.push_back(word.data());

@@ -171,6 +171,37 @@ TEST_F(GuardTest, what_cannot_be_put_back_names_the_commands) {
   EXPECT_NE(told.find("put back with `exit 5`"), std::string::npos) << told;
 }
 
+// The link is up again, but an address or a route that it lost is not.
+TEST_F(GuardTest, what_is_put_back_in_part_is_told_and_stays_on_the_list) {
+  UndoList list(lists(), "1", 0ms);
+  Guard guard(1s, &list);
+  Change change = file("a");
+  change.undo = {"rm -f " + (folder / "a").string(), "echo no route to it >&2; exit 2",
+                 "touch " + (folder / "last").string()};
+  EXPECT_TRUE(guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change}})["ok"]);
+  const auto undone = guard.carry_out({{"do", "undo"}, {"id", 1}});
+  EXPECT_FALSE(undone["ok"]) << undone;
+  EXPECT_NE(undone["said"].get<std::string>().find("exit 2` ended with 2: no route to it"), std::string::npos)
+      << undone;
+  EXPECT_FALSE(there("a"));
+  EXPECT_TRUE(there("last")) << "the commands behind it are carried out";
+  EXPECT_EQ(guard.changed(), 1u);
+  EXPECT_EQ(list.changes().size(), 1u);
+}
+
+// As a route by way of an address that the interface has a moment later.
+TEST_F(GuardTest, a_command_that_fails_at_first_is_tried_again) {
+  Guard guard(kAmple);
+  Change change = file("a");
+  const std::string second = (folder / "second").string();
+  change.undo = {"rm -f " + (folder / "a").string(),
+                 "[ -e " + second + " ] || { touch " + second + "; exit 2; }"};
+  EXPECT_TRUE(guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change}})["ok"]);
+  const auto undone = guard.carry_out({{"do", "undo"}, {"id", 1}});
+  EXPECT_TRUE(undone["ok"]) << undone;
+  EXPECT_EQ(guard.changed(), 0u);
+}
+
 TEST_F(GuardTest, another_takes_over_from_one_that_is_killed) {
   GuardLink link(REAL_GUARD, lists(), "");
   link.apply(1, file("a"));
@@ -312,6 +343,12 @@ TEST(RealShell, output_status_limits_and_signals) {
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(run_shell("sleep 60 & sleep 60", 100ms).exit_code, 124);
   EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+}
+
+TEST(RealShell, ends_where_sigchld_is_ignored) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run_shell("sh -c 'exit 5'; test $? = 5 && exit 4", 10s).exit_code, 4);
+  signal(SIGCHLD, before);
 }
 
 TEST_F(GuardTest, the_shell_lets_its_caller_look_as_long_as_it_runs) {

@@ -91,8 +91,8 @@ RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabri
         const NicPlace place = place_of(node, nic, names[size_t(nic)], machine.sys);
         check_lifelines(fault, place, machine);
         check_bluefield(fault, place, machine.sys);
-        const Kept kept = place.interface.empty() ? Kept{} : keep(place.interface);
         try {
+          const Kept kept = place.interface.empty() ? Kept{} : keep(place.interface);
           plans_[fault.name].push_back({place, change_for(fault, place, kept, machine.sys)});
         } catch (const RealFaultError& error) {
           throw FabricError(error.what());

@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <system_error>
+
+#include "harness/base/children.h"
 
 extern char** environ;
 
@@ -17,7 +20,7 @@ namespace r2bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kMostOutput = 16u << 10;
+constexpr int kStatusLost = 127;
 
 struct Attributes {
   posix_spawnattr_t value;
@@ -37,7 +40,7 @@ pid_t start(const std::string& command, int output) {
   sigset_t defaults, none;
   sigemptyset(&none);
   sigemptyset(&defaults);
-  for (const int each : {SIGPIPE, SIGINT, SIGTERM, SIGHUP}) sigaddset(&defaults, each);
+  for (const int each : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&defaults, each);
   posix_spawnattr_setsigdefault(&attributes.value, &defaults);
   posix_spawnattr_setsigmask(&attributes.value, &none);
   posix_spawnattr_setpgroup(&attributes.value, 0);
@@ -58,6 +61,7 @@ pid_t start(const std::string& command, int output) {
 
 ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
                       const std::function<void()>& meanwhile) {
+  keep_exit_statuses();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -74,15 +78,23 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
   const auto read_some = [&] {
     std::array<char, 4096> buffer{};
     for (ssize_t n; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
-      if (result.output.size() < kMostOutput) result.output.append(buffer.data(), size_t(n));
+      if (result.output.size() < kMostShellOutput)
+        result.output.append(buffer.data(), size_t(n));
+      else
+        result.cut = true;
   };
   const auto deadline = Clock::now() + limit;
   int status = 0;
   for (bool killed = false;;) {
     read_some();
     if (meanwhile) meanwhile();
-    if (waitpid(child, &status, WNOHANG) == child) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) {
       result.exit_code = killed ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      break;
+    }
+    if (ended < 0 && errno == ECHILD) {  // somebody else has waited for it
+      result.exit_code = kStatusLost;
       break;
     }
     if (!killed && Clock::now() >= deadline) {

@@ -3,19 +3,23 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <string>
 
 namespace r2bench {
 
+inline constexpr size_t kMostShellOutput = 256u << 10;  ///< bytes
+
 struct ShellResult {
   int exit_code = 0;   ///< 128 + signal when one ended it, 124 when it took longer than allowed
-  std::string output;  ///< stdout and stderr together, without the last line's end; at most 16 KiB
+  std::string output;  ///< stdout and stderr together, without the last line's end
+  bool cut = false;    ///< there was more output than kMostShellOutput
 };
 
 /// Waits for its end, at most `limit`; then it is killed with all that it started. `meanwhile` is called
-/// about every 200 µs until then. Needs no thread and keeps no descriptor; SIGPIPE, SIGINT, SIGTERM and
-/// SIGHUP are the command's defaults.
+/// about every 200 µs until then. Needs no thread and keeps no descriptor; SIGPIPE, SIGINT, SIGTERM, SIGHUP
+/// and SIGCHLD are the command's defaults.
 ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
                       const std::function<void()>& meanwhile = {});
 

@@ -68,6 +68,7 @@ TEST(ResultJson, says_by_keys_of_the_schema_why_a_verdict_is_unknown) {
   RunResult result = sample_result();
   ModeResult& migrate = result.modes[1];
   migrate.trace_lost = migrate.witnesses_lost = migrate.rounds_fired = migrate.faults_added = 1;
+  migrate.hosts.emplace_back().clock_beyond_ms = 1;
   migrate.incomplete = "it gave up";
   migrate.faults_witnessed = 0;
   result.modes.erase(result.modes.begin());
@@ -76,7 +77,7 @@ TEST(ResultJson, says_by_keys_of_the_schema_why_a_verdict_is_unknown) {
   EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
   EXPECT_EQ(json["doubt_kinds"],
             Json({"mode_not_run", "fault_not_seen", "trace_lost", "effects_not_recorded",
-                  "rounds_not_recorded", "faults_added", "faults_not_struck", "cut_short"}));
+                  "rounds_not_recorded", "faults_added", "clocks", "faults_not_struck", "cut_short"}));
   EXPECT_EQ(json["doubts"].size(), json["doubt_kinds"].size());
   migrate.outcome = Outcome::kCancelled;
   scenario.expectations.clear();

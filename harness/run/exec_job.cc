@@ -49,6 +49,9 @@ nlohmann::json Job::exec_options(const RankLink& rank) const {
                    {"MASTER_ADDR", options_.cluster ? hosts_[0]->facts().name : "127.0.0.1"},
                    {"MASTER_PORT", std::to_string(exec_port_)},
                    {"PYTHONUNBUFFERED", "1"}};
+  for (const auto* own : {&scenario_.env, &mode_.env})
+    for (const auto& [variable, value] : *own)
+      if (options.place.contains(variable)) options.place[variable] = value;
   return options.to_json();
 }
 

@@ -84,6 +84,7 @@ class Job {
   void abort_ranks(uint64_t now_ns);
   void collect_ranks(JobRecord& job);
   void collect_hosts(JobRecord& job);
+  void take_losses(uint64_t now_ns);
   JobRecord collect();
 
   const Scenario& scenario_;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,16 +26,17 @@ Outcome outcome_of(const RankLink& rank, const RankResult& result) {
   return result.exit_code ? Outcome::kError : Outcome::kOk;
 }
 
-RankResult result_of(const RankLink& rank, int status) {
+/// `status`: as waitpid's; empty: nobody knows how it ended.
+RankResult result_of(const RankLink& rank, std::optional<int> status) {
   RankResult result;
   result.rank = rank.rank();
   result.node = rank.node();
   result.label = rank.label();
   result.pid = rank.pid();
-  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
-  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
-  result.outcome = outcome_of(rank, result);
-  result.error = rank.error;
+  if (status && WIFSIGNALED(*status)) result.signal = WTERMSIG(*status);
+  if (status && WIFEXITED(*status)) result.exit_code = WEXITSTATUS(*status);
+  result.outcome = status || rank.has_error ? outcome_of(rank, result) : Outcome::kKilled;
+  result.error = !status && rank.error.empty() ? "how it ended is not known" : rank.error;
   result.command = rank.command;
   result.renewal = rank.renewal;
   result.warnings = rank.warnings;
@@ -52,11 +56,41 @@ void add(Correctness& sum, const Correctness& of_rank) {
   sum.collnet_operations += of_rank.collnet_operations;
 }
 
+/// Which of the variables that every host's ranks should have alike differ, in words.
+std::string differences(const std::vector<Host*>& hosts) {
+  const auto is_setting = [](const std::string& variable) {
+    // Devices, interfaces and nodes have their own names on each host.
+    for (const char* own : {"NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_HOSTID", "NCCL_NET_FORCE_MERGE",
+                            "R2CC_TOPOLOGY", "R2CC_MEMORY_NODE"})
+      if (variable == own) return false;
+    if (variable.starts_with("R2CC_NODE_")) return false;
+    return variable.starts_with("NCCL_") || variable.starts_with("R2CC_");
+  };
+  std::set<std::string> variables;
+  for (const Host* host : hosts)
+    for (const auto& [variable, value] : host->environment())
+      if (is_setting(variable)) variables.insert(variable);
+  std::string text;
+  for (const std::string& variable : variables) {
+    std::map<std::string, std::string> names;  // of the hosts, by what is set there
+    for (const Host* host : hosts) {
+      const auto found = host->environment().find(variable);
+      std::string& list = names[found == host->environment().end() ? "not set" : "'" + found->second + "'"];
+      list += (list.empty() ? "" : ", ") + host->facts().name;
+    }
+    if (names.size() < 2) continue;
+    text += (text.empty() ? "" : "; ") + variable + " is ";
+    bool first = true;
+    for (const auto& [value, of] : names) {
+      text += (first ? "" : ", and ") + value + " on " + of;
+      first = false;
+    }
+  }
+  return text;
+}
+
 std::string plugin_of(const RankLink& rank) {
-  return rank.plugin_name + (rank.plugin_abi > 0 ? " v" + std::to_string(rank.plugin_abi) : "") +
-         (rank.correctness.collnet_operations > 0
-              ? ", " + std::to_string(rank.correctness.collnet_operations) + " operations through CollNet"
-              : "");
+  return rank.plugin_name + (rank.plugin_abi > 0 ? " v" + std::to_string(rank.plugin_abi) : "");
 }
 
 }  // namespace
@@ -65,15 +99,20 @@ void Job::collect_ranks(JobRecord& job) {
   for (RankLink& rank : ranks_) {
     for (int i = 0; i < 100 && !rank.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     rank.poll();
-    RankResult result = result_of(rank, rank.ended().value_or(0));
+    RankResult result = result_of(rank, rank.ended());
     result.log_path = log_paths_[size_t(rank.rank())];
     result.iterations = collector_->ended(size_t(rank.rank()));
     add(job.correctness, rank.correctness);
     job.labels.push_back(rank.label());
-    if (job.plugin.empty() && rank.hello) job.plugin = plugin_of(rank);
-    job.facts.insert(rank.facts.begin(), rank.facts.end());
+    if (rank.hello) add_fact(job.plugin, plugin_of(rank), rank.label());
+    for (const auto& [fact, value] : rank.facts) add_fact(job.facts[fact], value, rank.label());
     job.ranks.push_back(std::move(result));
   }
+  const auto first =
+      std::find_if(ranks_.begin(), ranks_.end(), [](const RankLink& rank) { return rank.hello; });
+  if (first != ranks_.end() && first->correctness.collnet_operations > 0)
+    job.plugin +=
+        ", " + std::to_string(first->correctness.collnet_operations) + " operations through CollNet";
   if (outcome_ != Outcome::kError) return;
   // The plugin's own words name the NIC and the reason: those of the rank that failed first.
   for (const RankLink& rank : ranks_)
@@ -92,15 +131,28 @@ void Job::collect_hosts(JobRecord& job) {
   job.witnesses = board().witnesses();
   job.witnesses_lost = board().witnesses_lost();
   job.environment = hosts_[0]->environment();
+  if (const std::string differing = differences(hosts_); !differing.empty())
+    note(job.end_ns, "environment_differs", differing);
   job.evidence = hosts_[0]->evidence();
   for (Host* host : hosts_) job.devices.merge(host->devices());
   for (size_t h = 0; options_.cluster && h < hosts_.size(); ++h) {
     const HostFacts facts = hosts_[h]->facts();
     job.hosts.push_back({facts.name, nodes_of_hosts_[h].first, nodes_of_hosts_[h].count, facts.cores,
-                         facts.kernel, facts.clock_offset_ms, facts.clock_bound_ms});
+                         facts.kernel, facts.clock_offset_ms, facts.clock_bound_ms, facts.clock_beyond_ms});
   }
   const std::string fabric = fabric_name();
   job.ports_limit = fabric == name(FabricKind::kVhca) || fabric == name(FabricKind::kRxe);
+}
+
+/// A host that is lost now has not told all that it had seen: what it left out may be anything.
+void Job::take_losses(uint64_t now_ns) {
+  for (Host* host : hosts_)
+    if (const auto failure = host->failure(); failure && outcome_ == Outcome::kOk) {
+      outcome_ = Outcome::kKilled;
+      error_ = *failure + " before all of its record had come";
+      error_ns_ = now_ns;
+      note(now_ns, name(outcome_), error_);
+    }
 }
 
 JobRecord Job::collect() {
@@ -111,6 +163,7 @@ JobRecord Job::collect() {
   if (ticker_) job.wakeup_ms = ticker_->stop();
   for (Host* host : hosts_) host->settle();
   collector_->drain();
+  take_losses(job.end_ns);
   collect_ranks(job);
   job.outcome = outcome_;
   job.error = error_;
@@ -127,7 +180,12 @@ JobRecord Job::collect() {
     if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
   }
   collect_hosts(job);  // what real faults changed is put back: their witnesses say when
+  if (outcome_ == Outcome::kOk) take_losses(job.end_ns);
+  job.outcome = outcome_;
+  job.error = error_;
+  job.error_ns = error_ns_;
   job.added_faults = control_->added();
+  job.faults_ended_outside = control_->ended().size();
   job.notes = notes_;
   report_progress(job.end_ns, true);
   return job;

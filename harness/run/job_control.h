@@ -28,6 +28,8 @@ class JobControl {
   void serve();
   /// Faults that came from outside.
   const std::set<uint32_t>& added() const { return service_.added(); }
+  /// Faults of the scenario that were ended from outside.
+  const std::set<uint32_t>& ended() const { return service_.ended(); }
 
  private:
   BoardService service_;

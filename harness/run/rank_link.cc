@@ -7,6 +7,15 @@
 
 namespace r2bench {
 
+void add_fact(std::string& all, const std::string& value, const std::string& label) {
+  const bool is_first = all == value || all.starts_with(value + "; ");
+  const bool is_another = all.ends_with(": " + value) || all.find(": " + value + ";") != std::string::npos;
+  if (all.empty())
+    all = value;
+  else if (!is_first && !is_another)
+    all += "; " + label + ": " + value;
+}
+
 size_t RankLink::poll() {
   size_t count = 0;
   while (auto message = port_ ? port_->receive() : std::nullopt) {

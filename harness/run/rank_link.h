@@ -15,6 +15,10 @@
 
 namespace r2bench {
 
+/// Adds what a rank says of its surroundings to what the ranks before it have said: the same is said once,
+/// and something else is named with the first rank that says so, "2.28.9; node1/rank0: 2.27.3".
+void add_fact(std::string& all, const std::string& value, const std::string& label);
+
 class RankLink {
  public:
   RankLink(int rank, int node, std::string label) : rank_(rank), node_(node), label_(std::move(label)) {}

@@ -20,6 +20,7 @@
 #include "harness/real/real_faults.h"
 #include "harness/run/job.h"
 #include "harness/run/mps.h"
+#include "r2ccl/base/clock.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {
@@ -202,6 +203,17 @@ void note_facts(const JobRecord& record, RunResult& result) {
   if (!record.plugin.empty()) result.environment["plugin"] = record.plugin;
 }
 
+/// Stands for a job that could not begin, where others have run: the run is over, and none of its results are
+/// lost. Its outcome keeps it from being taken for anything that the mode did.
+ModeResult not_begun(const Scenario& scenario, const Mode& mode, const std::string& why) {
+  JobRecord record;
+  record.mode = &mode;
+  record.outcome = Outcome::kCancelled;
+  record.error = "the job could not begin: " + why;
+  record.start_ns = record.end_ns = r2ccl::now_ns();
+  return evaluate(scenario, record);
+}
+
 }  // namespace
 
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
@@ -214,8 +226,9 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   RunResult result = begin_result(scenario, options, mps);
   const Rounds rounds(scenario, result.repeats);
   std::vector<std::vector<ModeResult>> jobs(modes.size());
-  for (size_t round = 0; round < rounds.count && !cancel; ++round) {
-    for (size_t k = 0; k < modes.size() && !cancel; ++k) {
+  bool over = false, any = false;
+  for (size_t round = 0; round < rounds.count && !cancel && !over; ++round) {
+    for (size_t k = 0; k < modes.size() && !cancel && !over; ++k) {
       // Turn the order from pair to pair, so that what drifts with time does not favour one mode.
       const size_t m = (k + round) % modes.size();
       Progress progress;
@@ -232,12 +245,15 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
         const JobRecord record = job.run();
         note_facts(record, result);
         jobs[m].push_back(evaluate(scenario, record));
+        any = true;
       } catch (const FabricError& e) {
-        throw UsageError(e.what());
+        if (!any) throw UsageError(e.what());
+        jobs[m].push_back(not_begun(scenario, *modes[m], e.what()));
+        over = true;
       }
     }
   }
-  result.cancelled = cancel;
+  result.cancelled = cancel || over;
   for (const std::vector<ModeResult>& of_mode : jobs) {
     if (of_mode.empty()) continue;
     std::vector<const ModeResult*> all;

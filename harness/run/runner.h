@@ -50,7 +50,7 @@ struct RunOptions {
   /// TCP port on the loopback for the ranks' bootstrap; 0: no port at all (socket pairs).
   uint16_t bootstrap_port = 0;
   bool allow_real_faults = false;  ///< real_* faults, which change the machine, may be made
-  Cluster* cluster = nullptr;  ///< the machines on which the nodes live; nullptr: all on this one
+  Cluster* cluster = nullptr;      ///< the machines on which the nodes live; nullptr: all on this one
   std::optional<std::chrono::milliseconds>
       time_limit;  ///< per job; else the scenario's, and 20 s more for each repetition after the first
   std::function<void(const Progress&)> progress;  ///< may be empty; called on the caller's thread
@@ -68,7 +68,8 @@ std::map<std::string, std::string> machine_facts();
 
 /// Runs everything on the caller's thread (which must outlive the call: the ranks die with it). When `cancel`
 /// becomes true the job is ended within a second and the result says cancelled. Throws UsageError for what
-/// the user can mend, std::system_error when the system refuses something it should not.
+/// the user can mend, std::system_error when the system refuses something it should not. Where a job cannot
+/// begin and others have run, the run ends there: that job's outcome is cancelled, with the reason.
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel);
 
 }  // namespace r2bench

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -94,6 +95,20 @@ TEST_F(ExecJob, runs_a_copy_per_rank_that_knows_its_place_and_keeps_its_output) 
   EXPECT_NE(log(3).find("mode 1"), std::string::npos);
   EXPECT_NE(log(3).find("to stderr"), std::string::npos);
   EXPECT_EQ(mode.row.iterations, 1u);  // the command itself
+}
+
+// torchrun, for example, has put r2bench itself in a place.
+TEST_F(ExecJob, its_place_is_that_of_the_job_and_not_that_of_r2bench) {
+  const std::map<std::string, std::string> of_r2bench = {
+      {"RANK", "7"}, {"WORLD_SIZE", "9"}, {"LOCAL_RANK", "3"}, {"MASTER_PORT", "17"}};
+  for (const auto& [variable, value] : of_r2bench) setenv(variable.c_str(), value.c_str(), 1);
+  scenario_.env["MASTER_ADDR"] = "as the scenario says";
+  const ModeResult mode =
+      shell("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK, port $MASTER_PORT of $MASTER_ADDR");
+  for (const auto& [variable, value] : of_r2bench) unsetenv(variable.c_str());
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  EXPECT_EQ(log(0), "rank 0 of 2, 0, port 17 of as the scenario says\n");
+  EXPECT_EQ(log(1), "rank 1 of 2, 0, port 17 of as the scenario says\n");
 }
 
 TEST_F(ExecJob, tells_an_exit_code_with_the_last_line) {

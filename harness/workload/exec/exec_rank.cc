@@ -20,6 +20,10 @@ using namespace std::chrono_literals;
 namespace {
 constexpr auto kLook = 20ms;
 constexpr auto kTerminateBound = 2s;  // then the runner kills
+
+bool is_users(const std::string& variable) {
+  return variable.starts_with("MASTER_") || variable == "PYTHONUNBUFFERED";
+}
 }  // namespace
 
 int ExecRank::run() {
@@ -71,7 +75,13 @@ void ExecRank::hear_line(OutputReader& reader, const std::string& line) {
 int ExecRank::run_command() {
   auto environment = current_environment();
   environment.erase("R2BENCH_CONTROL");
-  for (const auto& [variable, value] : options_.place) environment.try_emplace(variable, value);
+  for (const auto& [variable, value] : options_.place) {
+    // The shell's RANK would be the rank of every copy; torchrun, for example, sets it for r2bench itself.
+    if (is_users(variable))
+      environment.try_emplace(variable, value);
+    else
+      environment[variable] = value;
+  }
   setvbuf(stdout, nullptr, _IOLBF, 0);
   OutputReader reader(options_);
   Command command(options_.arguments, environment);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <span>
+#include <vector>
 
 namespace r2bench {
 namespace {
@@ -36,6 +38,8 @@ std::string error_in(const std::string& line) {
   return is_name && (name.ends_with("Error") || name.ends_with("Exception")) ? text : "";
 }
 
+// Of what is told of an output, so that one message holds it (4 MiB: launch/message_socket.h).
+constexpr size_t kMostRows = 8'000, kMostValues = 100'000;
 constexpr size_t kLongestSearched = 4096;  // std::regex recurses once per character
 
 }  // namespace
@@ -99,8 +103,10 @@ uint64_t OutputReader::checked() const {
 nlohmann::json OutputReader::printed() const {
   nlohmann::json printed = nlohmann::json::object();
   if (nccl_tests_) {
+    const size_t told = std::min(rows_.size(), kMostRows);
+    if (told < rows_.size()) printed["rows_left_out"] = rows_.size() - told;
     printed["rows"] = nlohmann::json::array();
-    for (const NcclTestsLine& row : rows_)
+    for (const NcclTestsLine& row : std::span(rows_).first(told))
       printed["rows"].push_back({{"size_bytes", row.size_bytes},
                                  {"count", row.count},
                                  {"type", row.type},
@@ -111,7 +117,9 @@ nlohmann::json OutputReader::printed() const {
     if (table_.average_busbw()) printed["average_busbw_gbytes"] = *table_.average_busbw();
     if (table_.out_of_bounds()) printed["out_of_bounds"] = *table_.out_of_bounds();
   }
-  if (!values_.empty()) printed["values"] = values_;
+  const auto values = std::span(values_).first(std::min(values_.size(), kMostValues));
+  if (values.size() < values_.size()) printed["values_left_out"] = values_.size() - values.size();
+  if (!values.empty()) printed["values"] = std::vector<double>(values.begin(), values.end());
   return printed;
 }
 

@@ -36,7 +36,8 @@ class OutputReader {
   /// a failure of CUDA or NCCL in nccl-tests was printed; else "its last line: …", of the lines that have a
   /// letter or a digit; "" if there is none.
   std::string last_words() const;
-  /// For the result: rows of nccl-tests, values of iterations.
+  /// For the result: rows of nccl-tests, values of iterations. The first ones of very many; how many there
+  /// were besides is "rows_left_out", "values_left_out".
   nlohmann::json printed() const;
 
  private:

@@ -53,6 +53,31 @@ TEST(OutputReader, the_last_words_are_an_exception_rather_than_the_frame_that_to
             "its last error: h: Test CUDA failure common.cu:936 'no CUDA-capable device is detected'");
 }
 
+TEST(OutputReader, what_is_told_of_a_long_output_fits_into_a_message) {
+  constexpr size_t kFrame = 4u << 20;
+  ExecOptions options;
+  options.iteration = "([0-9.]+) ms";
+  OutputReader reader(options);
+  for (int i = 0; i < 300'000; ++i) reader.read("0.123456789012" + std::to_string(i) + " ms");
+  nlohmann::json printed = reader.printed();
+  EXPECT_LT(printed.dump().size(), kFrame);
+  EXPECT_EQ(printed.at("values").size() + printed.at("values_left_out").get<size_t>(), 300'000u);
+  options = {};
+  options.nccl_tests = true;
+  OutputReader table(options);
+  table.read(
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw "
+      "  busbw #wrong");
+  for (int i = 0; i < 40'000; ++i)
+    table.read(
+        "  1073741824     268435456     float     sum      -1   1234.56   12.34   12.34      0   1234.56   "
+        "12.34   12.34      1");
+  printed = table.printed();
+  EXPECT_LT(printed.dump().size(), kFrame);
+  EXPECT_EQ(printed.at("rows").size() + printed.at("rows_left_out").get<size_t>(), 40'000u);
+  EXPECT_EQ(table.wrong(), 40'000u) << "all are judged";
+}
+
 TEST(OutputReader, rows_of_nccl_tests_are_operations_and_their_wrong_elements_count) {
   ExecOptions options;
   options.nccl_tests = true;

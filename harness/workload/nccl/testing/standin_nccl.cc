@@ -194,6 +194,7 @@ in_addr_t address_of_this_host() {
   in_addr_t found = htonl(INADDR_LOOPBACK);
   ifaddrs* all = nullptr;
   if (!name || getifaddrs(&all) != 0) return found;
+  if (*name == '=') ++name;
   for (const ifaddrs* each = all; each; each = each->ifa_next)
     if (each->ifa_addr && each->ifa_addr->sa_family == AF_INET && std::strcmp(each->ifa_name, name) == 0)
       found = reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr;

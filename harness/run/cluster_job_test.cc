@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs whose hosts are lost at the wrong moment: hosts of this process stand for those of a launcher.
+#include <algorithm>
+
+#include "harness/hosts/cluster.h"
+#include "harness/hosts/local_host.h"
+#include "harness/run/build_paths.h"
+#include "harness/run/testing/run_fixture.h"
+
+namespace r2bench {
+namespace {
+
+/// A LocalHost that can be lost.
+class LentHost final : public Host {
+ public:
+  LentHost(const BuildPaths& paths, const std::string& folder, std::string name)
+      : local_(paths.bin_dir, paths.lib_dir, folder), name_(std::move(name)) {}
+
+  int jobs_until_lost = 100;
+  bool lost_when_it_settles = false;
+  std::map<std::string, std::string> more_environment;
+
+  void prepare(const HostPlan& plan) override {
+    if (--jobs_until_lost < 0) throw FabricError("host " + name_ + " did not answer 'prepare'");
+    local_.prepare(plan);
+    environment_ = local_.environment();
+    for (const auto& [variable, value] : more_environment) environment_[variable] = value;
+  }
+  void start() override { local_.start(); }
+  void tick() override { local_.tick(); }
+  faultinject::FaultBoard& board() override { return local_.board(); }
+  RankPort& rank(int rank) override { return local_.rank(rank); }
+  uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override { return local_.drain(rank, out); }
+  std::vector<HostNote> notes() override { return local_.notes(); }
+  void put_back() override { local_.put_back(); }
+  void decline(r2ccl::trace::EventType type) override { local_.decline(type); }
+  std::string evidence() const override { return local_.evidence(); }
+  std::map<int, std::vector<std::string>> devices() const override { return local_.devices(); }
+  const std::map<std::string, std::string>& environment() const override { return environment_; }
+  ThreadReport threads() override { return local_.threads(); }
+  void settle() override { lost_ = lost_when_it_settles; }
+  int log_error() const override { return local_.log_error(); }
+  void release() override { local_.release(); }
+  std::optional<std::string> failure() override {
+    if (!lost_) return std::nullopt;
+    return "host " + name_ + " is gone";
+  }
+  HostFacts facts() const override {
+    HostFacts facts = local_.facts();
+    facts.name = name_;
+    return facts;
+  }
+
+ private:
+  LocalHost local_;
+  std::string name_;
+  bool lost_ = false;
+  std::map<std::string, std::string> environment_;
+};
+
+class LentHosts final : public Cluster {
+ public:
+  explicit LentHosts(const std::string& folder)
+      : a(find_build({}, Engine::kCpu), folder, "a"), b(find_build({}, Engine::kCpu), folder, "b") {}
+  std::vector<Host*> hosts(const std::string&) override { return {&a, &b}; }
+  std::optional<std::string> failure() override { return std::nullopt; }
+
+  LentHost a, b;
+};
+
+class ClusterJob : public RunTest {
+ protected:
+  ClusterJob() { options_.cluster = &hosts_; }
+  RunResult all() {
+    std::atomic<bool> cancel{false};
+    return run_scenario(scenario_, options_, cancel);
+  }
+  static std::string noted(const ModeResult& mode, const std::string& name) {
+    for (const LoggedEvent& event : mode.events)
+      if (event.name == name) return event.text;
+    return "";
+  }
+
+  LentHosts hosts_{out_};
+};
+
+TEST_F(ClusterJob, ends_as_on_one_machine) { expect_exact(run(), 2, 6, (1 << 20) / 4); }
+
+// The ranks have ended well, but what the host saw of the job is not here, or not all of it.
+TEST_F(ClusterJob, a_host_that_is_lost_before_it_has_told_all_is_no_success) {
+  hosts_.b.lost_when_it_settles = true;
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kKilled);
+  EXPECT_NE(mode.error.find("host b is gone"), std::string::npos) << mode.error;
+}
+
+TEST_F(ClusterJob, a_host_that_is_lost_between_two_modes_takes_no_result_with_it) {
+  scenario_.modes.push_back({ModeKind::kMigrate, "migrate", {}, std::nullopt});
+  scenario_.modes.push_back({ModeKind::kBalance, "balance", {}, std::nullopt});
+  hosts_.b.jobs_until_lost = 1;
+  const RunResult result = all();
+  ASSERT_EQ(result.modes.size(), 2u) << "the third was not tried";
+  EXPECT_EQ(result.modes[0].outcome, Outcome::kOk) << result.modes[0].error;
+  EXPECT_EQ(result.modes[1].mode, "migrate");
+  EXPECT_EQ(result.modes[1].outcome, Outcome::kCancelled);
+  EXPECT_NE(result.modes[1].error.find("host b did not answer 'prepare'"), std::string::npos);
+  EXPECT_TRUE(result.cancelled);
+}
+
+TEST_F(ClusterJob, a_host_that_is_lost_between_two_pairs_leaves_those_before) {
+  scenario_.modes.push_back({ModeKind::kMigrate, "migrate", {}, std::nullopt});
+  scenario_.pairs = 3;
+  hosts_.b.jobs_until_lost = 3;
+  const RunResult result = all();
+  ASSERT_EQ(result.modes.size(), 2u);
+  EXPECT_TRUE(result.cancelled);
+  ASSERT_EQ(result.jobs.size(), 4u);
+  EXPECT_EQ(std::count_if(result.jobs.begin(), result.jobs.end(),
+                          [](const ModeResult& job) { return job.outcome == Outcome::kOk; }),
+            3);
+}
+
+TEST_F(ClusterJob, a_host_that_is_lost_before_the_first_job_is_an_error_of_the_run) {
+  hosts_.a.jobs_until_lost = 0;
+  EXPECT_THROW(run(), UsageError);
+}
+
+TEST_F(ClusterJob, settings_that_differ_between_hosts_are_told) {
+  EXPECT_EQ(noted(run(), "environment_differs"), "");
+  hosts_.a.more_environment = {{"NCCL_IB_HCA", "mlx5_0"}, {"R2CC_NODE_NAME", "node0"}, {"NCCL_ALGO", "Ring"}};
+  hosts_.b.more_environment = {
+      {"NCCL_IB_HCA", "mlx5_7"}, {"R2CC_NODE_NAME", "node1"}, {"R2CC_PROBE_MS", "9"}};
+  EXPECT_EQ(noted(run(), "environment_differs"),
+            "NCCL_ALGO is 'Ring' on a, and not set on b; R2CC_PROBE_MS is '9' on b, and not set on a");
+}
+
+}  // namespace
+}  // namespace r2bench
