@@ -234,6 +234,40 @@ TEST(PlanAgreement, every_rank_changes_at_the_same_operation) {
   }
 }
 
+// A failure in the middle of a long collective: the next one begins by the new plan.
+TEST(PlanAgreement, a_change_is_noticed_although_no_operation_begins) {
+  std::mutex mutex;
+  std::vector<Decision> decisions;  // mutex
+  std::atomic<double> now{1};
+  std::atomic<int> looks{0};
+  PlanAgreement::Settings settings;
+  settings.on_view = [&](const Decision& decision) {
+    const std::lock_guard lock(mutex);
+    decisions.push_back(decision);
+  };
+  Ranks ranks(3, settings, true);
+  ranks.join();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.tuner(rank).view_for(0).value()->epoch, 0u);
+  ranks[1].watch_capacity([&] {
+    ++looks;
+    return NodeCapacity(now);
+  });
+  while (looks < 2) std::this_thread::yield();
+  now = 0.5;
+  for (size_t told = 0; told < 3; std::this_thread::yield()) {
+    const std::lock_guard lock(mutex);
+    told = size_t(std::count_if(decisions.begin(), decisions.end(), [](const Decision& decision) {
+      return decision.view->capacities == std::vector<double>{1, 0.5, 1};
+    }));
+  }
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ranks.tuner(rank).view_for(1).value()->capacities, (std::vector<double>{1, 0.5, 1})) << rank;
+  ranks.leave(1);
+  const int last = looks;
+  std::this_thread::sleep_for(4 * PlanAgreement::kLookEvery);
+  EXPECT_EQ(looks, last);
+}
+
 /// What a rank with links to `peer` alone tells, of two NICs.
 LinkCodes links_to(int ranks, int peer, CapacityCode first, CapacityCode second) {
   LinkCodes links(size_t(ranks) * 2, 0);
