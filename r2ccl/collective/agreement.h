@@ -36,7 +36,8 @@ inline constexpr uint8_t kAllSequences = (1u << kSequences) - 1;
 
 using Points = std::array<uint64_t, kSequences>;  ///< an operation number in each sequence
 inline constexpr uint64_t kNever = ~uint64_t{0};
-/// Operations that a rank may still begin after its READY, so that a control round trip stops nobody.
+/// Operations that a rank may still begin after its READY, so that a control round trip stops nobody. (None
+/// if the engine has begun none for some time.)
 inline constexpr uint64_t kAhead = 4;
 /// … of the tuner's, each of which is a whole collective: better the next one waits for a round trip than
 /// that it goes the slower way.

@@ -172,6 +172,7 @@ class Driver final : public PlanAgreement {
     if (!look_) return kNothing;
     if (now < look_at_) return look_at_;
     take(look_());
+    engine_rests_ = std::exchange(begun_at_look_, gate_.next()) == gate_.next();
     return look_at_ = now + nanoseconds(kLookEvery);
   }
 
@@ -265,7 +266,7 @@ class Driver final : public PlanAgreement {
     if (member_.takes(message)) {
       held_ = message.sequences;
       pending_since_ = now;
-      if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(kAhead);
+      if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(engine_ahead());
       if (held_ & bit(Sequence::kTuner)) {
         held_tuner_ = tuner();
         if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kTunerAhead).value_or(kNever);
@@ -300,6 +301,9 @@ class Driver final : public PlanAgreement {
                                    uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
   }
+
+  /// An engine that has begun nothing of late has nothing that a hold could stop.
+  uint64_t engine_ahead() const { return engine_rests_ && gate_.next() == begun_at_look_ ? 0 : kAhead; }
 
   /// What was measured of NICs that get their full share again must not have them named once more.
   void try_links(const View& before) {
@@ -417,6 +421,8 @@ class Driver final : public PlanAgreement {
   uint64_t pending_since_ = 0;
   ReportPacer pacer_;
   uint64_t proposed_at_ = 0, due_since_ = 0, try_again_at_ = 0, look_at_ = 0;
+  uint64_t begun_at_look_ = 0;  // the engine's next operation
+  bool engine_rests_ = false;   // it was the same one at the look before
   bool failed_ = false;
   std::thread thread_;
 };
