@@ -36,11 +36,12 @@ inline constexpr uint8_t kAllSequences = (1u << kSequences) - 1;
 
 using Points = std::array<uint64_t, kSequences>;  ///< an operation number in each sequence
 inline constexpr uint64_t kNever = ~uint64_t{0};
-/// Operations that a rank may still begin after its READY, so that a control round trip stops nobody.
+/// Operations that a rank may still begin after its READY, so that a control round trip stops nobody. (None
+/// if the engine has begun none for some time.)
 inline constexpr uint64_t kAhead = 4;
-/// … of the tuner's, each of which is a whole collective: better one of them waits for a round trip than that three
-/// more go the slower way.
-inline constexpr uint64_t kTunerAhead = 1;
+/// … of the tuner's, each of which is a whole collective: better the next one waits for a round trip than
+/// that it goes the slower way.
+inline constexpr uint64_t kTunerAhead = 0;
 
 struct View {
   uint64_t epoch = 0;              ///< 0: from the beginning, all healthy
@@ -48,7 +49,8 @@ struct View {
   /// Of the NICs that the group uses, likewise: those of rank 0 in the group's order, then those of rank 1, …
   /// Empty: all NICs of a node alike.
   std::vector<double> nics;
-  /// Of the same NICs: 1 where this is what its links carry (attribution.h), not what its port says. Empty: of none.
+  /// Of the same NICs: 1 where this is what its links carry (attribution.h), not what its port says. Empty:
+  /// of none.
   std::vector<uint8_t> measured;
 };
 using ViewPointer = std::shared_ptr<const View>;
@@ -80,8 +82,8 @@ NodeCodes codes_of(const NodeCapacity& capacity, size_t nics);
 /// The whole node, or one of its NICs.
 bool differ(const NodeCodes& one, const NodeCodes& other);
 
-/// What a rank's links carry, relative to those of its other NICs to the same peer (attribution.h): to rank 0 on
-/// each NIC of the group, then to rank 1, … Empty: nothing is known of any.
+/// What a rank's links carry, relative to those of its other NICs to the same peer (attribution.h): to rank 0
+/// on each NIC of the group, then to rank 1, … Empty: nothing is known of any.
 using LinkCodes = std::vector<CapacityCode>;
 
 struct AgreementMessage {
@@ -95,11 +97,12 @@ struct AgreementMessage {
     kDone,         ///< member: has taken the decision
   };
   Type type = Type::kReport;
-  uint8_t sequences = 0;                 ///< kReport, kPropose
-  uint64_t epoch = 0;                    ///< of kReport and kReportTaken: the report's number
-  Points points{};                       ///< kReady, kCommit
-  uint64_t heard = 0;  ///< kReport: the newest epoch whose decision the member had heard when it reported
-  /// kReport: a node's codes, then its links to each rank on each NIC; kPropose: the codes of all ranks in turn
+  uint8_t sequences = 0;  ///< kReport, kPropose
+  uint64_t epoch = 0;     ///< of kReport and kReportTaken: the report's number
+  Points points{};        ///< kReady, kCommit
+  uint64_t heard = 0;     ///< kReport: the newest epoch whose decision the member had heard when it reported
+  /// kReport: a node's codes, then its links to each rank on each NIC; kPropose: the codes of all ranks in
+  /// turn
   std::vector<CapacityCode> capacities;
 
   bool operator==(const AgreementMessage&) const = default;
@@ -116,7 +119,8 @@ struct AgreementRules {
   bool commits_count_once = true;     ///< a repeated commit changes nothing
   bool ended_epochs_stay = true;      ///< a proposal that comes after its own decision is passed over
   bool unanswered_is_repeated = true;
-  bool trials_end_reports = true;  ///< what was measured before a NIC's trial does not count when it comes later
+  bool trials_end_reports =
+      true;  ///< what was measured before a NIC's trial does not count when it comes later
 };
 
 /// One sequence on one rank: which operations may begin, and under which view.
@@ -165,8 +169,8 @@ class Member {
   /// `nics`: that each node tells of.
   explicit Member(AgreementRules rules = {}, size_t nics = 0) : rules_(rules), nics_(nics) {}
 
-  /// Its node's codes, the sequences that it counts, and its links, one for each rank and NIC. Returns what is to be
-  /// sent to the coordinator.
+  /// Its node's codes, the sequences that it counts, and its links, one for each rank and NIC. Returns what
+  /// is to be sent to the coordinator.
   AgreementMessage report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links = {});
   /// Does `message` ask for hold points? Then the owner holds the message's sequences before on_message().
   bool takes(const AgreementMessage& message) const;
@@ -250,7 +254,7 @@ class Coordinator {
   std::vector<uint64_t> tried_;
   Phase phase_ = Phase::kIdle;
   uint64_t epoch_ = 0;
-  uint8_t sequences_ = 0;  // of the proposal
+  uint8_t sequences_ = 0;            // of the proposal
   std::vector<NodeCodes> proposed_;  // by rank
   AgreementMessage decision_;
   std::vector<NodeCodes> view_;      // the newest that was committed

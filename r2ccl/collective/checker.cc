@@ -76,6 +76,14 @@ class Execution {
       sum += part.fraction;
     }
     if (std::abs(sum - 1) > 1e-9) return wrong("the parts do not add up to the data");
+    if (schedule_.root >= schedule_.ranks) return wrong("the root is no rank");
+    for (const auto* whose : {&schedule_.owner, &schedule_.origin}) {
+      if (whose->empty()) continue;
+      if (whose->size() != schedule_.chunks()) return wrong("not every chunk has an owner, or an origin");
+      if (std::any_of(whose->begin(), whose->end(),
+                      [this](uint32_t rank) { return rank >= schedule_.ranks; }))
+        return wrong("a chunk's owner or origin is no rank");
+    }
     if (schedule_.lanes.size() != schedule_.ranks)
       return wrong("there are not as many lists of lanes as ranks");
     for (uint32_t rank = 0; rank < schedule_.ranks; ++rank) {

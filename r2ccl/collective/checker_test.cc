@@ -232,6 +232,22 @@ TEST(Checker, finds_the_deadlock_of_one_credit_too_few) {
   EXPECT_NE(check(schedule).error().message.find("deadlock"), std::string::npos);
 }
 
+TEST(Checker, rejects_ranks_that_there_are_not) {
+  Schedule broadcast = chain_broadcast(natural_order(3), 2);
+  broadcast.root = 3;
+  EXPECT_FALSE(check(broadcast).ok());
+  broadcast.root = 1'000'000;
+  EXPECT_FALSE(check(broadcast).ok());
+  for (const auto of : {&Schedule::owner, &Schedule::origin}) {
+    Schedule exchange = direct_alltoall(3, 2);
+    (exchange.*of)[0] = 1'000'000;
+    EXPECT_FALSE(check(exchange).ok());
+    exchange = direct_alltoall(3, 2);
+    (exchange.*of).pop_back();
+    EXPECT_FALSE(check(exchange).ok());
+  }
+}
+
 TEST(Checker, rejects_a_partial_result_that_is_copied) {
   ScheduleBuilder builder("partial", Collective::kAllReduce, 3);
   const uint16_t part = builder.add_part(1, 1, 1), group = builder.add_group("all");

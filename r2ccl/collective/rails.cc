@@ -113,7 +113,8 @@ RailShares rounded(const PerRail& shares, size_t rails) {
 
 RailShares even_shares(size_t rails) {
   RailShares out{};
-  for (size_t rail = 0; rail < rails; ++rail) out[rail] = kWhole / uint32_t(rails);
+  for (size_t rail = 0; rail < rails; ++rail)
+    out[rail] = kWhole / uint32_t(rails) + (rail < kWhole % rails ? 1 : 0);
   return out;
 }
 

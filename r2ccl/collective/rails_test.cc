@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -183,6 +184,34 @@ TEST(RailTurns, small_chunks_are_one_message_each_in_turn) {
   size_t messages = 0;
   for (const double bytes : cut(turns, std::vector<size_t>(8, 4096), 64 << 10, &messages)) EXPECT_EQ(bytes, 8192);
   EXPECT_EQ(messages, 8u);
+}
+
+// A part that no rail gets would be missing in each chunk, until no rail were due for more than the least message.
+TEST(RailTurns, even_shares_are_the_whole_for_any_number_of_rails) {
+  for (size_t rails = 1; rails <= kMostNics; ++rails) {
+    const RailShares shares = even_shares(rails);
+    EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), 0u), kWhole) << rails;
+    EXPECT_LE(shares[0] - shares[rails - 1], 1u) << rails;
+  }
+}
+
+TEST(RailTurns, messages_stay_as_large_however_much_has_been_sent) {
+  constexpr size_t kChunk = 192 << 10;
+  for (const size_t rails : {3, 5, 6, 7}) {
+    RailTurns turns(rails, 0);
+    const auto messages = [&](size_t chunks) {
+      size_t count = 0;
+      for (size_t i = 0; i < chunks; ++i)
+        for (size_t posted = 0; posted < kChunk; ++count) {
+          posted += turns.next(kChunk, posted, 64 << 10).bytes;
+          turns.took();
+        }
+      return double(count) / double(chunks);
+    };
+    const double first = messages(100);
+    messages(200'000);  // 37 GiB
+    EXPECT_NEAR(messages(100), first, 0.1) << rails;
+  }
 }
 
 TEST(RailTurns, both_ends_agree_when_shares_change) {

@@ -52,7 +52,7 @@ struct Executor::Message {
   bool last = false;  // of its chunk
   bool arrived = false;
   uint64_t from = 0, bytes = 0;
-  size_t rail = 0;                           // of one that is sent
+  size_t rail = 0;
   Transport::Clock::time_point posted_at{};  // of one that is sent
   uint64_t taken = 0;  // bytes of it that have been added
   std::byte* staged = nullptr;
@@ -201,31 +201,35 @@ bool Executor::may_post(const End& end, const Cursor& at) const {
   return end.chunks_open < connection.credits || (end.chunks_open + 1) * at.bytes <= limits_.credit_bytes;
 }
 
+/// Of each rail the oldest messages, until one of them is not done: a rail is a channel of its own, which writes and
+/// reads ACKs only when its own messages are tested.
 Result<bool> Executor::test(End& end) {
   bool moved = false;
+  uint32_t open = 0;  // rails with a message that is not done
   for (uint64_t number = end.completed; number < end.posted; ++number) {
     Message& message = end.at(number);
-    if (!message.arrived) {
-      auto outcome = transport_.test(message.request);
-      if (!outcome) return outcome.error();
-      if (!outcome->done) break;
-      if (!end.sends && outcome->bytes != message.bytes) {
-        return Error{ErrorCode::kInvalidArgument,
-                     "a message of " + std::to_string(outcome->bytes) + " bytes arrived where the schedule has " +
-                         std::to_string(message.bytes) + ": ranks do not run the same operation"};
-      }
-      message.arrived = true;
-      moved = true;
-      if (end.sends) {
-        window_.done(message.rail, message.bytes, transport_.now() - message.posted_at);
-      }
+    const uint32_t rail = 1u << message.rail;
+    if (message.arrived || (open & rail) != 0) continue;
+    auto outcome = transport_.test(message.request);
+    if (!outcome) return outcome.error();
+    if (!outcome->done) {
+      open |= rail;
+      continue;
     }
-    if (!end.sends) continue;
-    if (message.last) {
-      complete(*message.run, message.lane);
-      --end.chunks_open;
+    if (!end.sends && outcome->bytes != message.bytes) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "a message of " + std::to_string(outcome->bytes) + " bytes arrived where the schedule has " +
+                       std::to_string(message.bytes) + ": ranks do not run the same operation"};
     }
-    ++end.completed;
+    message.arrived = true;
+    moved = true;
+    if (end.sends) window_.done(message.rail, message.bytes, transport_.now() - message.posted_at);
+  }
+  while (end.sends && end.completed < end.posted && end.at(end.completed).arrived) {
+    const Message& message = end.at(end.completed++);
+    if (!message.last) continue;
+    complete(*message.run, message.lane);
+    --end.chunks_open;
   }
   return moved;
 }
@@ -249,7 +253,9 @@ Result<bool> Executor::post_receives(End& end) {
     message.lane = task.lane;
     message.from = at.from + task.offset;
     transport_.route(end.number, task.run->work.program->rails(task.lane));
-    message.bytes = transport_.next(end.number, at.bytes, task.offset, limits_.message_bytes).bytes;
+    const RailTurns::Message part = transport_.next(end.number, at.bytes, task.offset, limits_.message_bytes);
+    message.rail = part.rail;
+    message.bytes = part.bytes;
     message.last = task.offset + message.bytes == at.bytes;
     Result<void*> request{nullptr};
     if (adds) {

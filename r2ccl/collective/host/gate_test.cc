@@ -34,6 +34,29 @@ TEST(Gate, a_failed_agreement_is_an_error_where_it_holds) {
   EXPECT_EQ(gate.view_for(1).value()->epoch, 1u);
 }
 
+/// Stops between the two steps of view_for().
+struct SteppedGate : Gate {
+  using Gate::announce;
+  using Gate::announced;
+  using Gate::Gate;
+};
+
+// The first operation of a view is announced, then the next agreement holds, and only then the limit is read.
+TEST(Gate, the_first_operation_of_a_view_has_it_although_the_next_hold_comes_in_between) {
+  SteppedGate gate(view(0));
+  EXPECT_EQ(gate.hold(2), 2u);
+  gate.resume(2, view(1));
+  for (uint64_t i = 0; i < 2; ++i) EXPECT_EQ(gate.view_for(i).value()->epoch, 0u);
+  gate.announce(2);
+  EXPECT_EQ(gate.hold(4), 7u);
+  EXPECT_EQ(gate.announced(2).value()->epoch, 1u);
+  for (uint64_t i = 3; i < 7; ++i) EXPECT_EQ(gate.view_for(i).value()->epoch, 1u);
+  EXPECT_EQ(gate.view_for(7).value(), nullptr);
+  gate.resume(8, view(2));
+  EXPECT_EQ(gate.view_for(7).value()->epoch, 1u);
+  EXPECT_EQ(gate.view_for(8).value()->epoch, 2u);
+}
+
 TEST(Gate, no_operation_slips_through_a_hold) {
   constexpr uint64_t kHolds = 1000;
   Gate gate(view(0));

@@ -129,6 +129,7 @@ Result<void> Group::meet() {
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
+  agreement_->watch_capacity([this] { return capacity(); });
   watch_links();
   return {};
 }

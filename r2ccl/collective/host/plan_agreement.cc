@@ -106,9 +106,15 @@ class Driver final : public PlanAgreement {
   Result<ViewPointer> view_for(uint64_t number) override { return gate_.view_for(number); }
 
   void set_capacity(const NodeCapacity& capacity) override {
-    bool changed = take(capacity_[0], capacity.whole);
-    for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
-    if (changed) star_.wake();
+    if (take(capacity)) star_.wake();
+  }
+
+  void watch_capacity(std::function<NodeCapacity()> look) override {
+    {
+      const std::lock_guard lock(look_mutex_);
+      look_ = std::move(look);
+    }
+    star_.wake();
   }
 
   void set_links(const LinkCodes& links) override {
@@ -154,6 +160,21 @@ class Driver final : public PlanAgreement {
     const CapacityCode code = code_of(relative);
     return of.load(std::memory_order_relaxed) != code && of.exchange(code, std::memory_order_relaxed) != code;
   }
+  bool take(const NodeCapacity& capacity) {
+    bool changed = take(capacity_[0], capacity.whole);
+    for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
+    return changed;
+  }
+
+  /// When to look again.
+  uint64_t look(uint64_t now) {
+    const std::lock_guard lock(look_mutex_);
+    if (!look_) return kNothing;
+    if (now < look_at_) return look_at_;
+    take(look_());
+    engine_rests_ = std::exchange(begun_at_look_, gate_.next()) == gate_.next();
+    return look_at_ = now + nanoseconds(kLookEvery);
+  }
 
   void run() {
     pthread_setname_np(pthread_self(), "r2cc-plan");
@@ -186,6 +207,7 @@ class Driver final : public PlanAgreement {
       }
       send_all(now);
     }
+    at(look(now));
     const uint64_t reports = report(now);
     at(reports);
     send_all(now);
@@ -244,7 +266,7 @@ class Driver final : public PlanAgreement {
     if (member_.takes(message)) {
       held_ = message.sequences;
       pending_since_ = now;
-      if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(kAhead);
+      if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(engine_ahead());
       if (held_ & bit(Sequence::kTuner)) {
         held_tuner_ = tuner();
         if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kTunerAhead).value_or(kNever);
@@ -279,6 +301,9 @@ class Driver final : public PlanAgreement {
                                    uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
   }
+
+  /// An engine that has begun nothing of late has nothing that a hold could stop.
+  uint64_t engine_ahead() const { return engine_rests_ && gate_.next() == begun_at_look_ ? 0 : kAhead; }
 
   /// What was measured of NICs that get their full share again must not have them named once more.
   void try_links(const View& before) {
@@ -378,6 +403,8 @@ class Driver final : public PlanAgreement {
   LinkCodes links_;            // links_mutex_
   std::vector<size_t> tried_;  // links_mutex_
   std::atomic<bool> any_tried_{false};
+  std::mutex look_mutex_;
+  std::function<NodeCapacity()> look_;  // look_mutex_
   std::mutex tuner_mutex_;
   std::shared_ptr<OperationCounter> tuner_;  // tuner_mutex_
   bool leads_ = false;                       // tuner_mutex_
@@ -393,7 +420,9 @@ class Driver final : public PlanAgreement {
   uint8_t held_ = 0;  // sequences of the pending epoch
   uint64_t pending_since_ = 0;
   ReportPacer pacer_;
-  uint64_t proposed_at_ = 0, due_since_ = 0, try_again_at_ = 0;
+  uint64_t proposed_at_ = 0, due_since_ = 0, try_again_at_ = 0, look_at_ = 0;
+  uint64_t begun_at_look_ = 0;  // the engine's next operation
+  bool engine_rests_ = false;   // it was the same one at the look before
   bool failed_ = false;
   std::thread thread_;
 };

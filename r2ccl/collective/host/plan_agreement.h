@@ -89,12 +89,16 @@ class PlanAgreement {
   /// What this rank's node can carry now; any thread, cheap, may be called often. A change of 3 % or more, or
   /// of 8 % or more of a NIC, leads to a proposal.
   virtual void set_capacity(const NodeCapacity& capacity) = 0;
-  /// What this rank's links carry: to rank 0 on each of the group's NICs, then to rank 1, …; kLinkUnknown: not known.
-  /// Any thread, when that has changed. Rank 0 finds the NICs that are slow by the links of all (attribution.h); they
-  /// count as changes of their capacity. Ignored where the view has no NICs.
+  /// `look` says it whenever the agreement looks, every kLookEvery, so that a change is also noticed while no
+  /// operation begins. Called by the agreement's thread until the agreement ends.
+  virtual void watch_capacity(std::function<NodeCapacity()> /*look*/) {}
+  static constexpr std::chrono::milliseconds kLookEvery{50};
+  /// What this rank's links carry: to rank 0 on each of the group's NICs, then to rank 1, …; kLinkUnknown:
+  /// not known. Any thread, when that has changed. Rank 0 finds the NICs that are slow by the links of all
+  /// (attribution.h); they count as changes of their capacity. Ignored where the view has no NICs.
   virtual void set_links(const LinkCodes& /*links*/) {}
-  /// Links (indices as of set_links()) whose NIC has its full share again since this was last asked (links_tried());
-  /// until then what set_links() says of them is passed over. Any thread.
+  /// Links (indices as of set_links()) whose NIC has its full share again since this was last asked
+  /// (links_tried()); until then what set_links() says of them is passed over. Any thread.
   virtual std::vector<size_t> take_tried() { return {}; }
   /// Operations of kTuner are counted by `counter` from now on; nullptr: by nobody, so that kTuner keeps the
   /// view that it has. `leads`: this group decides for the communicator's tuners (of several groups of a

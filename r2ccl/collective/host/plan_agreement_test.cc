@@ -234,6 +234,77 @@ TEST(PlanAgreement, every_rank_changes_at_the_same_operation) {
   }
 }
 
+/// What the agreements' threads are told.
+class Decisions {
+ public:
+  PlanAgreement::Settings settings() {
+    PlanAgreement::Settings settings;
+    settings.on_view = [this](const Decision& decision) {
+      const std::lock_guard lock(mutex_);
+      decisions_.push_back(decision);
+    };
+    return settings;
+  }
+  /// The one by which so many ranks have these capacities.
+  Decision wait_for(int ranks, const std::vector<double>& capacities) {
+    for (;; std::this_thread::yield()) {
+      const std::lock_guard lock(mutex_);
+      const auto agreed = [&](const Decision& decision) { return decision.view->capacities == capacities; };
+      if (std::count_if(decisions_.begin(), decisions_.end(), agreed) == ranks) return decisions_.back();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Decision> decisions_;  // mutex_
+};
+
+// A failure in the middle of a long collective: the next one begins by the new plan.
+TEST(PlanAgreement, a_change_is_noticed_although_no_operation_begins) {
+  Decisions decisions;
+  std::atomic<double> now{1};
+  std::atomic<int> looks{0};
+  Ranks ranks(3, decisions.settings(), true);
+  ranks.join();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.tuner(rank).view_for(0).value()->epoch, 0u);
+  ranks[1].watch_capacity([&] {
+    ++looks;
+    return NodeCapacity(now);
+  });
+  while (looks < 2) std::this_thread::yield();
+  now = 0.5;
+  decisions.wait_for(3, {1, 0.5, 1});
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.tuner(rank).view_for(1).value()->epoch, 1u) << rank;
+  ranks.leave(1);
+  const int last = looks;
+  std::this_thread::sleep_for(4 * PlanAgreement::kLookEvery);
+  EXPECT_EQ(looks, last);
+}
+
+// NCCL's rings have carried everything: the engine's first operations need not go by a plan that is over.
+TEST(PlanAgreement, an_idle_engine_holds_at_its_next_operation) {
+  Decisions decisions;
+  std::atomic<double> now{1};
+  std::array<std::atomic<int>, 3> looks{};
+  Ranks ranks(3, decisions.settings());
+  ranks.join();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks[rank].view_for(0).value()->epoch, 0u);
+  EXPECT_EQ(ranks[2].view_for(1).value()->epoch, 0u);
+  for (int rank = 0; rank < 3; ++rank)
+    ranks[rank].watch_capacity([&now, &looks, rank] {
+      ++looks[size_t(rank)];
+      return NodeCapacity(rank == 1 ? now.load() : 1.0);
+    });
+  for (const auto& count : looks)
+    while (count < 3) std::this_thread::yield();
+  now = 0.5;
+  EXPECT_EQ(decisions.wait_for(3, {1, 0.5, 1}).from[size_t(Sequence::kEngine)], 2u);
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank != 2) EXPECT_EQ(ranks[rank].view_for(1).value()->epoch, 0u) << rank;
+    EXPECT_EQ(ranks[rank].view_for(2).value()->epoch, 1u) << rank;
+  }
+}
+
 /// What a rank with links to `peer` alone tells, of two NICs.
 LinkCodes links_to(int ranks, int peer, CapacityCode first, CapacityCode second) {
   LinkCodes links(size_t(ranks) * 2, 0);
@@ -273,11 +344,13 @@ TEST(PlanAgreement, a_nic_is_slow_by_the_links_of_two_ranks) {
   const auto& changes = ranks.history(2).changes;
   EXPECT_EQ(changes.back().view->nics, std::vector<double>(8, 1.0));
   bool slow = false;
-  for (const auto& change : changes) slow |= change.view->nics == std::vector<double>{1, 1, 1, 0.5, 1, 1, 1, 1};
+  for (const auto& change : changes)
+    slow |= change.view->nics == std::vector<double>{1, 1, 1, 0.5, 1, 1, 1, 1};
   EXPECT_TRUE(slow);
   const std::lock_guard lock(g_lines_mutex);
   const std::string words = "node 1 has capacity 0.75 (its NICs 1.00, 0.50 by the rates of its links)";
-  EXPECT_TRUE(std::any_of(g_lines.begin(), g_lines.end(), [&](const auto& line) { return line.find(words) != line.npos; }));
+  EXPECT_TRUE(std::any_of(g_lines.begin(), g_lines.end(),
+                          [&](const auto& line) { return line.find(words) != line.npos; }));
 }
 
 // Rank 0 has forgotten it, so the rank must not take it for known.

@@ -15,6 +15,9 @@ Program::Program(Schedule schedule, uint32_t rank, const EndOf& end_of, std::vec
       slots_(slots),
       ends_(schedule_.lanes[rank].size() * slots),
       rails_(std::move(rails)) {
+  // With many ranks those of the others are most of the schedule's memory.
+  for (uint32_t other = 0; other < schedule_.ranks; ++other)
+    if (other != rank) schedule_.lanes[other] = std::vector<Lane>();
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> ordinals;
   for (const Connection& connection : schedule_.connections) {
     const uint32_t ordinal = ordinals[{connection.from, connection.to}]++;

@@ -29,6 +29,7 @@ class Program {
   Program(Schedule schedule, uint32_t rank, const EndOf& end_of, std::vector<RailShares> rails = {},
           uint32_t slots = 1);
 
+  /// Without the lanes of other ranks.
   const Schedule& schedule() const { return schedule_; }
   const std::vector<Lane>& lanes() const { return schedule_.lanes[rank_]; }
   const Connection& connection(size_t lane) const { return schedule_.connections[lanes()[lane].connection]; }

@@ -31,7 +31,7 @@ class SendWindow {
   /// that node, and what a rank has for others stays behind although its own NICs are idle: between processes
   /// at 0.8 to 1 GB/s a node, AllReduces took 1.2 to 2.4 times as long without this rule. Windows in which
   /// messages take 8 ms were no better; on simulated ports larger ones are worse (executor_time_test).
-  static constexpr Duration kSoon{4e-3};
+  static constexpr Duration kSoon{3e-3};
 
   explicit SendWindow(size_t least) { set_least(least); }
   /// From now on, in bytes. What has been learned of the NICs is forgotten.
