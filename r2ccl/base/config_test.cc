@@ -215,6 +215,11 @@ TEST(HcaFilter, follows_the_rules_of_nccl) {
   EXPECT_TRUE(passes_hca_filter("mlx5_0:2", "mlx5_0", 2));
   EXPECT_FALSE(passes_hca_filter("mlx5_0:2", "mlx5_0", 1));
   EXPECT_TRUE(passes_hca_filter("^mlx5_0:2", "mlx5_0", 1)) << "the other port is not excluded";
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0:1:0:2,mlx5_1:1:1", "mlx5_0", 1)) << "port, rail, plane";
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0:1:0:2,mlx5_1:1:1", "mlx5_1", 1));
+  EXPECT_FALSE(passes_hca_filter("=mlx5_0:2:0", "mlx5_0", 1));
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0::3", "mlx5_0", 1)) << "any port of rail 3";
+  EXPECT_FALSE(passes_hca_filter(":1", "mlx5_0", 1)) << "no name is no prefix";
 }
 
 }  // namespace
