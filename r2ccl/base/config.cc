@@ -52,6 +52,8 @@ const std::vector<Field>& fields() {
               "GID table index; -1 chooses by version, family and range"),
       integer("NCCL_IB_ROCE_VERSION_NUM", &Config::roce_version, 1, 2, "RoCE version of the GID"),
       integer("NCCL_IB_PKEY", &Config::pkey_index, 0, 65535, "index in the table of partition keys"),
+      integer("NCCL_IB_DEVICE_PCI_ORDER", &Config::pci_order, 0, 1,
+              "1: NICs are numbered by PCI address; 0: in the order in which libibverbs lists them"),
       {"R2CC_GPU_DIRECT", 0, 1, "1: NICs read and write GPU memory (unverified on hardware)",
        [](const Config& c) { return long(c.gpu_direct); }, [](Config& c, long v) { c.gpu_direct = v != 0; }},
       integer(

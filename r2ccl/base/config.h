@@ -48,7 +48,8 @@ struct Config {
   int roce_version = 2;    ///< NCCL_IB_ROCE_VERSION_NUM
   AddressRange address_range;  ///< NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE: where the GID should lie
   std::string address_range_text;
-  int pkey_index = 0;       ///< NCCL_IB_PKEY: index in the port's table of partition keys
+  int pci_order = 1;   ///< NCCL_IB_DEVICE_PCI_ORDER: NICs are numbered by PCI address; 0: as verbs lists them
+  int pkey_index = 0;  ///< NCCL_IB_PKEY: index in the port's table of partition keys
   bool gpu_direct = false;  ///< R2CC_GPU_DIRECT: GPU memory is offered to NCCL
   int gpu_flush =
       1;  ///< R2CC_GPU_FLUSH: 1: a NIC is flushed when it has written into a GPU's memory; 0: none is
