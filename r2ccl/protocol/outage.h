@@ -100,8 +100,9 @@ class Outage {
   /// In set-up: so many refusals running mean that nobody is there.
   static constexpr uint32_t kMostRefused = 40;
 
-  /// `bound`: for how long the peer's process may not be reached (R2CC_CONTROL_MS), in nanoseconds.
-  explicit Outage(uint64_t bound) : bound_(bound) {}
+  /// `bound`: R2CC_CONTROL_MS. `unreached`: for how long the peer's process may not be reached, if that is
+  /// longer. Both in nanoseconds.
+  explicit Outage(uint64_t bound, uint64_t unreached = 0) : bound_(bound), unreached_(unreached) {}
 
   bool lasts() const { return state_.lasts; }
   /// The peer's process answers, or its kernel does for it.
@@ -229,7 +230,9 @@ class Outage {
   }
   template <class Host>
   void look_at_age(Host& host, const Tick& tick) {
-    const uint64_t most = state_.reached ? kReachedFactor * bound_ : bound_ + state_.patience;
+    const bool is_patient = state_.patience > 0 && bound_ + state_.patience > unreached_;
+    const uint64_t most =
+        state_.reached ? kReachedFactor * bound_ : std::max(unreached_, bound_ + state_.patience);
     // A process that is reached lives in any case. Whether it restores this channel others do not show.
     const MovedSight moved = host.moved();
     const uint64_t since = std::max(state_.since, state_.reached ? moved.here : moved.anywhere);
@@ -239,8 +242,8 @@ class Outage {
     const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";
     const std::string patience =
         " plus " + std::to_string(state_.patience / 1'000'000) + " ms, since no reset arrived";
-    host.gone("closed, and its process could not be reached for " + in_ms +
-              (state_.patience > 0 ? patience : "") + ")");
+    host.gone("closed, and its process could not be reached for " + in_ms + (is_patient ? patience : "") +
+              ")");
   }
 
   struct State {
@@ -256,7 +259,7 @@ class Outage {
     uint32_t refused = 0;            // connections that were refused, running
     uint64_t turned_away_since = 0;  // alive
   };
-  const uint64_t bound_;
+  const uint64_t bound_, unreached_;
   State state_;
 };
 
