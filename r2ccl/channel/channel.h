@@ -434,8 +434,11 @@ ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
       return ProbeSight::kNone;
     case ProbeState::kAnswered:
       return ProbeSight::kAnswered;
-    case ProbeState::kWaiting:
-      return awaits(path.probe_age(tick.alive), limit());
+    case ProbeState::kWaiting: {
+      const uint64_t age = path.probe_age(tick.alive), most = limit();
+      path.push_probe(wants_push(age, most));
+      return awaits(age, most);
+    }
     case ProbeState::kFailed:
       break;
   }

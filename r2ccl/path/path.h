@@ -148,6 +148,8 @@ class Path {
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
   void probe(uint64_t now, uint32_t bytes = 8);
   void prove(uint64_t now) { probe(now, kProofBytes); }
+  /// Where it is `due`: posts an empty write behind the probe that is under way, once (protocol/choice.h).
+  void push_probe(bool due);
   ProbeState poll_probe(uint64_t now) { return probe_outstanding_ ? look_for_answer(now) : probe_state_; }
   ProbeState probe_state() const { return probe_state_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
@@ -233,6 +235,7 @@ class Path {
   Result<void> noted(Result<void> done);
   ProbeState look_for_answer(uint64_t now);
   static constexpr uint32_t kBothSentinels = 3;
+  static constexpr uint32_t kPush = 1;  // which of kWorkProbe
 
   uint32_t id_ = 0;
   int local_nic_ = 0;
@@ -250,6 +253,8 @@ class Path {
   uint64_t probe_sent_ = 0;
   uint64_t probe_took_ = 0;  // of an answer that told_time() has not told
   bool probe_outstanding_ = false;
+  bool pushed_ = false;            // the probe that is under way
+  bool push_outstanding_ = false;  // not polled
   bool stale_ = false;  // the answer that is under way was asked for before, and says nothing of now
 };
 

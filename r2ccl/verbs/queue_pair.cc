@@ -145,6 +145,16 @@ int QueuePair::post_write(uint64_t id, const void* data, uint32_t bytes, uint32_
   return post(request);
 }
 
+int QueuePair::post_empty_write(uint64_t id, uint64_t remote, uint32_t rkey) noexcept {
+  ibv_send_wr request{};
+  request.wr_id = id;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = rkey;
+  return post(request);
+}
+
 int QueuePair::post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
                          uint32_t rkey) noexcept {
   ibv_sge piece{uint64_t(data), bytes, lkey};
