@@ -15,7 +15,7 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kBound = 3000 * kMs;
 
 struct Network {
-  bool sets_up = false, is_sender = true, asking = false, has_begun = true;
+  bool sets_up = false, is_sender = true, asking = false, has_begun = true, hastens = true;
   Reach begins = Reach::kPending, comes_to = Reach::kPending;
   int connects = 0, closed = 0, asked = 0, begun_again = 0;
   MovedSight sight;
@@ -28,6 +28,7 @@ struct Network {
   bool sender() const { return is_sender; }
   bool resumable() const { return has_begun; }
   MovedSight moved() const { return sight; }
+  bool in_haste() const { return hastens; }
   void ask() {
     ++asked;
     asking = true;
@@ -144,12 +145,70 @@ TEST(Outage, is_tried_again_after_a_pause_and_when_a_connection_takes_too_long) 
   EXPECT_EQ(o.network.connects, 3);
 }
 
-TEST(Outage, a_refusal_ends_a_channel_that_has_carried) {
+TEST(Outage, a_refusal_ends_a_channel_whose_path_has_failed_or_that_is_over) {
   Lasting o;
   o.network.begins = Reach::kRefused;
   o.breaks();
   EXPECT_EQ(o.network.why, "closed: that process ended");
   EXPECT_FALSE(o.outage->lasts());
+  EXPECT_FALSE(in_haste({}));
+  EXPECT_TRUE(in_haste({.phase = Phase::kFencing}));
+  EXPECT_TRUE(in_haste({.phase = Phase::kChoosing}));
+  EXPECT_TRUE(in_haste({.closing = true}));
+  EXPECT_TRUE(in_haste({.failed = true}));
+}
+
+TEST(Outage, while_its_path_works_only_many_refusals_running_are_an_end) {
+  Lasting o;
+  o.network.hastens = false;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  o.goes_on((Outage::kMostRefused - 2) * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "");
+  EXPECT_EQ(o.network.connects, int(Outage::kMostRefused) - 1);
+  o.goes_on(Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+}
+
+TEST(Outage, a_process_that_moves_data_lives_whatever_its_host_refuses) {
+  Lasting o;
+  o.network.hastens = false;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  for (int i = 0; i < 1000; ++i) {
+    o.network.sight.anywhere = o.tick.alive + 1;
+    o.goes_on(10);
+    ASSERT_EQ(o.network.why, "") << i;
+  }
+  EXPECT_GT(o.network.connects, 150);
+  EXPECT_LT(o.network.connects, 250) << "it is not asked without a pause";
+  EXPECT_LE(o.goes_on(10'000), (Outage::kMostRefused + 1) * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+}
+
+TEST(Outage, a_path_that_fails_after_a_refusal_shows_that_the_process_has_ended) {
+  Lasting o;
+  o.network.hastens = false;
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "") << "its connection stands";
+  o.breaks();
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "") << "nothing has been refused";
+  o.network.comes_to = Reach::kRefused;
+  o.goes_on(20);
+  EXPECT_EQ(o.network.why, "");
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+  EXPECT_FALSE(o.outage->lasts());
+}
+
+TEST(Outage, in_set_up_a_path_that_fails_shows_nothing) {
+  Lasting o;
+  o.network.sets_up = true;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "");
 }
 
 TEST(Outage, in_set_up_only_many_refusals_running_are_an_end) {
@@ -278,6 +337,19 @@ TEST(DataMoved, on_one_channel_speaks_for_all_to_that_process) {
 
 // It would wait for as long as others have traffic: a migration has no other bound while its messages cannot
 // go.
+TEST(DataMoved, before_the_connection_broke_is_no_news) {
+  DataMoved moved;
+  MovedSight seen;
+  DataMoved::broke(seen, 7, false);
+  moved.look(1, seen, 7, Phase::kRunning, 100);
+  EXPECT_EQ(seen.anywhere, 0u);
+  moved.look(1, seen, 8, Phase::kRunning, 200);
+  EXPECT_EQ(seen.anywhere, 200u);
+  DataMoved::broke(seen, 9, true);  // a try has failed; the outage goes on
+  moved.look(1, seen, 9, Phase::kRunning, 300);
+  EXPECT_EQ(seen.anywhere, 300u);
+}
+
 TEST(DataMoved, on_others_is_nothing_to_a_channel_that_leaves_a_path) {
   DataMoved moved;
   MovedSight leaving, other;
