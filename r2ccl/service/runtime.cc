@@ -421,7 +421,7 @@ Result<Net*> Net::acquire(LogSink sink) {
     shutdown.runtime = instance;
     pthread_atfork(nullptr, nullptr, [] {
       g_forked.store(true);
-      control::Stream::close_all_in_child();
+      control::close_all_in_child();
     });
   }
   return static_cast<Net*>(instance);
