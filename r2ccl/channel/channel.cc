@@ -94,6 +94,9 @@ bool Channel::drain(Path& path, Owned owned) {
         case Path::kWorkCts:
           path.completed = detail;
           break;
+        case Path::kWorkPush:
+          path.push_is_back(owned);
+          break;
         case Path::kWorkReceive:
           activity_.moved();
           on_arrival(path, completion, owned);

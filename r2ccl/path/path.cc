@@ -221,6 +221,11 @@ void Path::probe(uint64_t now, uint32_t bytes) {
   probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;
 }
 
+void Path::push_work(Owned) {
+  if (work_pushed_ || posted == completed || !data) return;
+  work_pushed_ = data.post_empty_write(work(kWorkPush, 0), remote_.ring, remote_.ring_key) == 0;
+}
+
 void Path::push_probe(bool due) {
   if (!due || pushed_ || push_outstanding_ || !probe_outstanding_) return;
   pushed_ = true;

@@ -72,7 +72,8 @@ class Path {
     kWorkReceive = 4,
     kWorkSentinel = 5,
     kWorkProbe = 6,
-    kWorkFlush = 7
+    kWorkFlush = 7,
+    kWorkPush = 8
   };
   static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
 
@@ -203,7 +204,13 @@ class Path {
   // Send queue accounting: unsignaled requests are freed by the next signaled one behind them.
   uint32_t posted = 0;
   uint32_t completed = 0;
+  /// Two are kept for a push and a sentinel, which are not counted.
   bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
+  /// Something is under way, and nothing has moved for long: posts an empty write behind it, one at a time. A
+  /// lost packet shows by the one that follows; behind the last one there is none, and the queue pair sends
+  /// it again only after its Local ACK Timeout.
+  void push_work(Owned);
+  void push_is_back(Owned) { work_pushed_ = false; }
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
   /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter
@@ -244,6 +251,7 @@ class Path {
   uint32_t first_psn_ = 0;
   uint32_t sentinels_ = 0;
   uint32_t sentinels_missing_ = 0;
+  bool work_pushed_ = false;
   verbs::CompletionQueue probe_queue_;
   verbs::QueuePair probe_pair_;
   verbs::CompletionQueue flush_queue_;

@@ -9,7 +9,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/testing/deaf.h"
-#include "r2ccl/tests/testing/lost_probe.h"
+#include "r2ccl/tests/testing/lost_packet.h"
 #include "r2ccl/tests/testing/traffic.h"
 
 namespace r2ccl {
@@ -50,10 +50,9 @@ TEST(Silence, a_probe_that_loses_one_packet_is_answered) {
   });
   const Child sender = start(fabric, 0, wide, [](const Link& link) {
     send_with(link, 0, [&](Net& n, Channel* channel) {
-      const LostProbe probe(channel->context());
+      const LostPacket packet(channel->context(), &LostPacket::is_probe, 1);
       send_rounds(n, channel, link);
-      EXPECT_EQ(probe.lost(), 1);
-      EXPECT_EQ(probe.sent_again(), 1);
+      EXPECT_TRUE(packet.lost() && packet.sent_again());
     });
   });
   relay_handle(receiver, sender);
@@ -70,6 +69,29 @@ TEST(Silence, a_probe_that_loses_one_packet_is_answered) {
   stopper.join();
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_LT(fabric.counters(0, 1).tx_bytes, 500'000u) << "traffic has migrated";
+}
+
+// The last packet of all that is under way: nothing follows that would show the gap, and the queue pair
+// stands still for R2CC_STUCK_MS.
+TEST(Silence, a_last_message_that_loses_one_packet_is_sent_again_over_the_same_path) {
+  constexpr uint64_t kLast = 53;
+  const auto fabric = make_fabric(2, 2);
+  const Environment patient{{"R2CC_STUCK_MS", "20000"}};
+  const Child receiver = start(fabric, 1, patient, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* channel) { receive_messages(n, channel, 0, 2 * kLast); });
+  });
+  const Child sender = start(fabric, 0, patient, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* channel) {
+      const LostPacket packet(channel->context(), &LostPacket::is_segment, int(kLast));
+      send_messages(n, channel, 0, kLast);
+      EXPECT_TRUE(packet.lost() && packet.sent_again());
+      send_messages(n, channel, kLast, 2 * kLast);
+    });
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
   EXPECT_LT(fabric.counters(0, 1).tx_bytes, 500'000u) << "traffic has migrated";
 }
 
