@@ -52,6 +52,8 @@ const std::vector<Field>& fields() {
               "GID table index; -1 chooses by version, family and range"),
       integer("NCCL_IB_ROCE_VERSION_NUM", &Config::roce_version, 1, 2, "RoCE version of the GID"),
       integer("NCCL_IB_PKEY", &Config::pkey_index, 0, 65535, "index in the table of partition keys"),
+      integer("NCCL_IB_DEVICE_PCI_ORDER", &Config::pci_order, 0, 1,
+              "1: NICs are numbered by PCI address; 0: in the order in which libibverbs lists them"),
       {"R2CC_GPU_DIRECT", 0, 1, "1: NICs read and write GPU memory (unverified on hardware)",
        [](const Config& c) { return long(c.gpu_direct); }, [](Config& c, long v) { c.gpu_direct = v != 0; }},
       integer(
@@ -93,7 +95,9 @@ const std::vector<Field>& fields() {
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,
                    "a NIC that takes longer to register a buffer is abandoned, ms"),
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
-                   "a peer process that cannot be reached over TCP for this long counts as ended, ms"),
+                   "a peer process that cannot be reached over TCP for this long, while no data moves, "
+                   "counts as ended, "
+                   "ms. Unless this is set: not sooner than R2CC_FAIL_BOUND_MS"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000,
                    "bound for fencing a path (making sure that nothing can arrive over it any more), ms"),
       milliseconds("R2CC_FENCE_DELAY_MS", &Config::fence_delay, 0, 1000,
@@ -205,6 +209,7 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
     config.algorithm = text;
   }
   if (const char* text = get("R2CC_FAIL_BOUND_MS"); text && *text) config.fail_bound_given = true;
+  if (const char* text = get("R2CC_CONTROL_MS"); text && *text) config.control_bound_given = true;
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
     if (const char* text = get(variable); text && *text) config.socket_interface = text;
   if (const char* text = get("NCCL_SOCKET_FAMILY")) config.socket_family = text;
@@ -231,14 +236,20 @@ Config::Milliseconds Config::no_path_bound() const {
   return std::clamp(std::chrono::duration_cast<Milliseconds>(retries), fail_bound, kMostFailBound);
 }
 
+Config::Milliseconds Config::unreached_bound() const {
+  return control_bound_given ? control_bound : std::max(control_bound, no_path_bound());
+}
+
 std::vector<Config::Entry> Config::entries() const {
+  const auto value = [this](const Field& field) {
+    const std::string_view variable = field.variable;
+    if (variable == "R2CC_FAIL_BOUND_MS") return long(no_path_bound().count());
+    if (variable == "R2CC_CONTROL_MS") return long(unreached_bound().count());
+    return field.read(*this);
+  };
   std::vector<Entry> out;
   for (const Field& field : fields())
-    out.push_back(
-        {field.variable,
-         std::to_string(std::string_view(field.variable) == "R2CC_FAIL_BOUND_MS" ? no_path_bound().count()
-                                                                                 : field.read(*this)),
-         field.meaning});
+    out.push_back({field.variable, std::to_string(value(field)), field.meaning});
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface,
                  "interface for control connections, in the syntax of NCCL_SOCKET_IFNAME"});
   out.push_back(

@@ -48,7 +48,8 @@ struct Config {
   int roce_version = 2;    ///< NCCL_IB_ROCE_VERSION_NUM
   AddressRange address_range;  ///< NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE: where the GID should lie
   std::string address_range_text;
-  int pkey_index = 0;       ///< NCCL_IB_PKEY: index in the port's table of partition keys
+  int pci_order = 1;   ///< NCCL_IB_DEVICE_PCI_ORDER: NICs are numbered by PCI address; 0: as verbs lists them
+  int pkey_index = 0;  ///< NCCL_IB_PKEY: index in the port's table of partition keys
   bool gpu_direct = false;  ///< R2CC_GPU_DIRECT: GPU memory is offered to NCCL
   int gpu_flush =
       1;  ///< R2CC_GPU_FLUSH: 1: a NIC is flushed when it has written into a GPU's memory; 0: none is
@@ -77,6 +78,7 @@ struct Config {
       30000};  ///< R2CC_REGISTER_MS: a NIC that has not registered a buffer within this is left
   Milliseconds control_bound{
       5000};  ///< R2CC_CONTROL_MS: a peer whose process cannot be reached over TCP for this long is gone
+  bool control_bound_given = false;   ///< … the user has said so
   Milliseconds fail_bound{2000};      ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
   bool fail_bound_given = false;      ///< … the user has said so
   Milliseconds failback_settle{200};  ///< R2CC_FAILBACK_MS: a repaired rail must carry probes this long
@@ -98,6 +100,10 @@ struct Config {
   /// NCCL's own transport would retry (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT), but from fail_bound to
   /// kMostFailBound. Up to there this bound ends no job that would go on without this plugin.
   Milliseconds no_path_bound() const;
+  /// For how long the peer's process may not be reached over TCP. Where the user has not said it: no shorter
+  /// than a channel may be without a path. A network that carries nothing takes both away at once, and the
+  /// job goes on when it carries again.
+  Milliseconds unreached_bound() const;
   static constexpr Milliseconds kMostFailBound{60000};
 
   /// How much of a NIC's capacity a byte takes whose memory is on another socket: ≥ 1.

@@ -55,6 +55,18 @@ TEST(Config, without_a_path_a_channel_lasts_as_long_as_a_queue_pair_would_retry)
   EXPECT_EQ(bound_ms({{"R2CC_FAIL_BOUND_MS", "90000"}}), 90000);
 }
 
+TEST(Config, a_process_that_cannot_be_reached_has_as_long_as_a_channel_without_a_path) {
+  const auto bound_ms = [](const std::map<std::string, std::string>& set) {
+    return with(set).value().unreached_bound().count();
+  };
+  EXPECT_EQ(bound_ms({}), 34359);
+  EXPECT_EQ(bound_ms({{"NCCL_IB_TIMEOUT", "14"}}), 5000);
+  EXPECT_EQ(bound_ms({{"R2CC_FAIL_BOUND_MS", "500"}}), 5000);
+  EXPECT_EQ(bound_ms({{"R2CC_FAIL_BOUND_MS", "90000"}}), 90000);
+  EXPECT_EQ(bound_ms({{"R2CC_CONTROL_MS", "300"}}), 300) << "the user has said so";
+  EXPECT_EQ(bound_ms({{"R2CC_CONTROL_MS", "5000"}}), 5000) << "… be it the default";
+}
+
 TEST(Config, a_bad_value_is_refused_by_name) {
   for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "4"},
                                                                       {"R2CC_STRICT_ACK", "yes"},
@@ -215,6 +227,11 @@ TEST(HcaFilter, follows_the_rules_of_nccl) {
   EXPECT_TRUE(passes_hca_filter("mlx5_0:2", "mlx5_0", 2));
   EXPECT_FALSE(passes_hca_filter("mlx5_0:2", "mlx5_0", 1));
   EXPECT_TRUE(passes_hca_filter("^mlx5_0:2", "mlx5_0", 1)) << "the other port is not excluded";
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0:1:0:2,mlx5_1:1:1", "mlx5_0", 1)) << "port, rail, plane";
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0:1:0:2,mlx5_1:1:1", "mlx5_1", 1));
+  EXPECT_FALSE(passes_hca_filter("=mlx5_0:2:0", "mlx5_0", 1));
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0::3", "mlx5_0", 1)) << "any port of rail 3";
+  EXPECT_FALSE(passes_hca_filter(":1", "mlx5_0", 1)) << "no name is no prefix";
 }
 
 }  // namespace

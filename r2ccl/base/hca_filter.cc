@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/base/hca_filter.h"
 
+#include <cstdlib>
 #include <string>
 
 namespace r2ccl {
@@ -23,8 +24,11 @@ bool passes_hca_filter(std::string_view filter, std::string_view device, int por
     if (item.empty()) continue;
     const size_t colon = item.find(':');
     if (colon != std::string_view::npos) {
-      if (item.substr(colon + 1) != std::to_string(port)) continue;
+      const std::string_view behind = item.substr(colon + 1);
+      const std::string number(behind.substr(0, behind.find(':')));  // NCCL 2.30: a rail and a plane follow
+      if (!number.empty() && std::atoi(number.c_str()) != port) continue;
       item = item.substr(0, colon);
+      if (item.empty()) continue;
     }
     match = exact ? device == item : device.substr(0, item.size()) == item;
   }

@@ -8,7 +8,8 @@ namespace r2ccl {
 
 /// Whether `filter` lets this port through, by NCCL's rules: "mlx5_0,mlx5_1" are prefixes of names, '=' in
 /// front makes them exact names, '^' in front (of '=', too) excludes what is listed, and an item with ":port"
-/// concerns that port only. An empty filter lets everything through.
+/// concerns that port only. The rail and the plane that NCCL 2.30 takes behind it (":port:rail:plane") are
+/// passed over; an empty port is any. An empty filter lets everything through.
 bool passes_hca_filter(std::string_view filter, std::string_view device, int port);
 
 }  // namespace r2ccl

@@ -74,7 +74,7 @@ class Channel::Actions {
   void told(uint32_t id) {
     if (!planned) c_.note_told(*c_.paths_.find(id), detected_there, why_);
   }
-  void hear() { c_.on_socket(tick_); }
+  void hear() { c_.hear(tick_); }
   bool carries_traffic() const { return turn::carries(c_.sight(tick_)); }
   void as_marked(uint32_t id) {
     const Path::Failure& failure = *c_.paths_.find(id)->failure;

@@ -28,7 +28,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       end_(end),
       search_(nanoseconds(context.config.no_path_bound()), bounds_.proven()),
       sender_(sender),
-      outage_(nanoseconds(context.config.control_bound)),
+      outage_(nanoseconds(context.config.control_bound), nanoseconds(context.config.unreached_bound())),
       peer_end_(nanoseconds(context.config.fence_bound)),
       created_(now_ns()),
       watchdog_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
@@ -93,6 +93,9 @@ bool Channel::drain(Path& path, Owned owned) {
           break;
         case Path::kWorkCts:
           path.completed = detail;
+          break;
+        case Path::kWorkPush:
+          path.push_is_back(owned);
           break;
         case Path::kWorkReceive:
           activity_.moved();

@@ -381,6 +381,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void look_after_set_up(const Tick& tick);
   std::string too_late() const;
   void step_outage(const Tick& tick);
+  /// Takes in what is known of the peer, before a path is left that has failed.
+  void hear(const Tick& tick);
   void end_outage();
   void peer_gone(const std::string& why);
   Urgency step_closing(const Tick& tick);
@@ -434,8 +436,11 @@ ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
       return ProbeSight::kNone;
     case ProbeState::kAnswered:
       return ProbeSight::kAnswered;
-    case ProbeState::kWaiting:
-      return awaits(path.probe_age(tick.alive), limit());
+    case ProbeState::kWaiting: {
+      const uint64_t age = path.probe_age(tick.alive), most = limit();
+      path.push_probe(wants_push(age, most));
+      return awaits(age, most);
+    }
     case ProbeState::kFailed:
       break;
   }

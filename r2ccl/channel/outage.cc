@@ -27,6 +27,13 @@ struct Channel::Reconnecting {
   bool sender() const { return c.sender_; }
   bool resumable() const { return c.link_.resumable(); }
   const MovedSight& moved() const { return c.moved_; }
+  bool in_haste() const {
+    HasteSight seen;
+    seen.phase = c.end_.phase();
+    seen.closing = c.is_closing();
+    seen.failed = c.status() == Status::kFailed;
+    return r2ccl::in_haste(seen);
+  }
   void ask() {
     c.link_.ask(control::Stream(std::move(c.reconnection_)), c.peer_.process(), c.peer_.channel());
   }
@@ -38,6 +45,12 @@ void Channel::step_outage(const Tick& tick) {
   context_.data_moved.look(peer_.process(), moved_, activity_.progress(), end_.phase(), tick.alive);
   Reconnecting host{*this};
   outage_.step(host, tick);
+}
+
+void Channel::hear(const Tick& tick) {
+  on_socket(tick);
+  Reconnecting host{*this};
+  outage_.path_fails(host);
 }
 
 void Channel::end_outage() {
@@ -65,6 +78,7 @@ void Channel::connection_broke(const Tick& tick) {
       break;
   }
   set_up_.broke();
+  DataMoved::broke(moved_, activity_.progress(), outage_.lasts());
   Reconnecting host{*this};
   outage_.broke(host, tick, {silent, turned_away, seen.closing});
 }

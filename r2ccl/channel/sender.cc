@@ -254,6 +254,8 @@ class Sender::Host : public Actions {
 void Sender::waited(bool /*patient*/, Owned owned) {
   Host host(*this, owned);
   sending_.waited(host);
+  active()->push_work(owned);
+  for (Path* lane : lanes(owned)) lane->push_work(owned);
 }
 
 bool Sender::has_to_settle(Owned owned) {

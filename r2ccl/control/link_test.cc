@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Link over a pair of sockets: what is lost with a connection is said again, in order and once; what is
 // forged or old changes nothing.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sodium.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <vector>
 
 #include "r2ccl/control/link.h"
 
@@ -345,6 +351,61 @@ TEST_F(Greeting, a_connector_says_its_first_message_even_if_there_has_never_been
   ASSERT_TRUE(first);
   EXPECT_EQ(first->message.type, kHello);
   EXPECT_EQ(ends.two.incoming.size(), kHeaderBytes + sizeof hello);
+}
+
+// --- forked children --------------------------------------------------------------------------------------
+
+/// What `look` says in a forked child that has closed what it must.
+bool in_child(const std::function<bool()>& look) {
+  const pid_t child = fork();
+  if (child == 0) {
+    close_all_in_child();
+    _exit(look() ? 0 : 1);
+  }
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+TEST(ForkedChild, has_no_copy_of_any_connection_however_many_there_are) {
+  constexpr rlim_t kPairs = 2600;
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::min(limit.rlim_max, std::max(before, 2 * kPairs + 100));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_cur < 2 * kPairs + 100) GTEST_SKIP() << "ulimit -n is " << limit.rlim_cur;
+  {
+    std::vector<Ends> all(kPairs);
+    for (Ends& ends : all) ends = connect();
+    EXPECT_TRUE(in_child([&] {
+      return std::none_of(all.begin(), all.end(),
+                          [](const Ends& ends) { return is_open(ends.one.fd()) || is_open(ends.two.fd()); });
+    }));
+    EXPECT_TRUE(is_open(all.back().two.fd())) << "the parent's own";
+  }
+  limit.rlim_cur = before;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+TEST(ForkedChild, keeps_what_has_the_number_of_a_listener_that_was_closed) {
+  Descriptor listener(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  listener.close_in_child();
+  Descriptor moved = std::move(listener);
+  const int number = moved.get();
+  EXPECT_TRUE(in_child([&] { return !is_open(number); }));
+  moved = Descriptor();
+  const Descriptor other(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(other.get(), number);
+  EXPECT_TRUE(in_child([&] { return is_open(number); }));
+}
+
+TEST(ForkedChild, keeps_what_was_given_away) {
+  Descriptor one(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  one.close_in_child();
+  const Descriptor given(one.release());
+  EXPECT_TRUE(in_child([&] { return is_open(given.get()); }));
 }
 
 }  // namespace

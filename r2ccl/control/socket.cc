@@ -9,9 +9,11 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "r2ccl/control/interface.h"
 
@@ -39,10 +41,14 @@ socklen_t to_sockaddr(const Endpoint& endpoint, sockaddr_storage& out) {
   return sizeof in4;
 }
 
-// Descriptors of open streams, plus one: what a forked child must close. A fixed table, because a child of a
-// process with threads may touch nothing that a lock or the allocator guards. Streams beyond it stay open
-// there.
-std::array<std::atomic<int>, 4096> g_streams{};
+// A bit for each descriptor that a forked child must close. A fixed table, because a child of a process with
+// threads may touch nothing that a lock or the allocator guards. Linux has no higher numbers unless
+// fs.nr_open is raised; those stay open there.
+constexpr int kNumbers = 1 << 20;
+std::array<std::atomic<uint64_t>, kNumbers / 64> g_closed_in_child{};
+
+uint64_t bit(int fd) { return uint64_t{1} << (fd % 64); }
+bool has_bit(int fd) { return fd >= 0 && fd < kNumbers; }
 
 }  // namespace
 
@@ -75,41 +81,33 @@ void tune(int fd, Silence silence) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, is_short ? 1'000 : 10'000);
 }
 
-void close_in_child(const Descriptor& fd) {
-  for (auto& slot : g_streams) {
-    int empty = 0;
-    if (slot.compare_exchange_strong(empty, fd.get() + 1)) return;
-  }
-}
+Stream::Stream(Descriptor fd) : fd_(std::move(fd)) { fd_.close_in_child(); }
 
-Stream::Stream(Descriptor fd) : fd_(std::move(fd)) { close_in_child(fd_); }
-
-void Stream::close() {
-  if (!fd_) return;
-  for (auto& slot : g_streams) {
-    int ours = fd_.get() + 1;
-    if (slot.compare_exchange_strong(ours, 0)) break;
-  }
-  fd_ = Descriptor();
-}
-
-void Stream::close_all_in_child() {
-  for (auto& slot : g_streams)
-    if (const int fd = slot.exchange(0) - 1; fd >= 0) ::close(fd);
+void close_all_in_child() {
+  for (size_t word = 0; word < g_closed_in_child.size(); ++word)
+    for (uint64_t bits = g_closed_in_child[word].exchange(0); bits != 0; bits &= bits - 1)
+      ::close(int(word * 64) + std::countr_zero(bits));
 }
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = other.release();
+  if (this == &other) return *this;
+  if (const int old = release(); old >= 0) ::close(old);
+  fd_ = std::exchange(other.fd_, -1);
+  closes_in_child_ = std::exchange(other.closes_in_child_, false);
   return *this;
 }
 Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
+  if (const int fd = release(); fd >= 0) ::close(fd);
 }
 int Descriptor::release() {
-  const int fd = fd_;
-  fd_ = -1;
-  return fd;
+  // Before it is closed: another thread may have the same number for something else then.
+  if (std::exchange(closes_in_child_, false)) g_closed_in_child[size_t(fd_ / 64)].fetch_and(~bit(fd_));
+  return std::exchange(fd_, -1);
+}
+void Descriptor::close_in_child() {
+  if (closes_in_child_ || !has_bit(fd_)) return;
+  closes_in_child_ = true;
+  g_closed_in_child[size_t(fd_ / 64)].fetch_or(bit(fd_));
 }
 
 std::string text(const Endpoint& endpoint) {

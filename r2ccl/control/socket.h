@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/base/result.h"
@@ -18,16 +19,22 @@ class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor(Descriptor&& other) noexcept { *this = std::move(other); }
   Descriptor& operator=(Descriptor&& other) noexcept;
   ~Descriptor();
   int get() const { return fd_; }
   int release();
+  /// A forked child closes its copy, too: a socket that lives on there would answer for its dead parent.
+  void close_in_child();
   explicit operator bool() const { return fd_ >= 0; }
 
  private:
   int fd_ = -1;
+  bool closes_in_child_ = false;
 };
+/// In a forked child: closes its copies of all those, so that the peers learn of the parent's end when it
+/// comes. Async-signal-safe.
+void close_all_in_child();
 
 /// How soon the kernel gives up a connection over which nothing gets through, neither data nor its reset.
 /// A stopped process is not affected: its kernel goes on acknowledging.
@@ -49,14 +56,10 @@ Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr,
 
 Reach reach(const Descriptor& connection);
 
-/// In a forked child this descriptor is closed, too (a listening socket that lives on there would answer for
-/// its dead parent).
-void close_in_child(const Descriptor& fd);
-
 /// Options of every control connection: no delay, and `silence`.
 void tune(int fd, Silence silence = Silence::kLong);
 
-/// Bytes on their way in and out of one connection.
+/// Bytes on their way in and out of one connection. A forked child has no copy of it.
 class Stream {
  public:
   Stream() = default;
@@ -73,9 +76,7 @@ class Stream {
   ~Stream() { close(); }
   int fd() const { return fd_.get(); }
   bool open() const { return bool(fd_); }
-  void close();
-  /// In a forked child: closes its copies, so that the peers learn of the parent's end when it comes.
-  static void close_all_in_child();
+  void close() { fd_ = Descriptor(); }
   /// Sends what it can of `outgoing`. False: the connection is broken.
   bool flush();
   /// Reads what is there into `incoming`. False: the peer closed it, or it is broken.

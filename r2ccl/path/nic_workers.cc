@@ -113,9 +113,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
       R2_WARN("NET/R2CCL: cannot start the worker of NIC %s (%s); its driver calls block the calling thread",
               worker->name.c_str(), error.what());
       lock.unlock();  // the work may give this worker more
-      job->work_(*job);
-      job->work_ = nullptr;
-      job->done_.store(true, std::memory_order_release);
+      carry_out(*job);
       return job;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -127,6 +125,15 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
   return job;
 }
 
+void NicWorkers::carry_out(Job& job) noexcept {
+  try {
+    job.work_(job);
+  } catch (const std::bad_alloc&) {
+  }
+  job.work_ = nullptr;  // what it holds is let go here, not by whoever asks
+  job.done_.store(true, std::memory_order_release);
+}
+
 void NicWorkers::give_after(int nic, uint64_t ns, const char* call, std::function<void(Job&)> work) {
   auto job = std::make_shared<Job>();
   job->call_.store(call, std::memory_order_relaxed);
@@ -136,7 +143,7 @@ void NicWorkers::give_after(int nic, uint64_t ns, const char* call, std::functio
   std::unique_lock lock(worker.mutex);
   if (worker.thread.joinable() && !worker.stopping) return worker.waiting.push_back(std::move(job));
   lock.unlock();
-  job->work_(*job);
+  carry_out(*job);
 }
 
 // The queue whose first job is to be done now; nullptr: all are to end.
@@ -171,9 +178,7 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
     worker->current_since = now_ns();
     job->begun_.store(true, std::memory_order_relaxed);
     lock.unlock();
-    job->work_(*job);
-    job->work_ = nullptr;  // what it holds is let go here, not by whoever asks
-    job->done_.store(true, std::memory_order_release);
+    carry_out(*job);
     lock.lock();
     worker->current = nullptr;
     worker->open.fetch_sub(1, std::memory_order_relaxed);

@@ -49,7 +49,8 @@ class NicWorkers {
 
   /// Any thread. The jobs of one NIC are done one at a time and in order, by a thread that starts with the
   /// first of them. Where none can be started, whoever gives a job does it. `call` is a literal that names
-  /// the first driver call of `work`, which must not throw.
+  /// the first driver call of `work`. If that throws std::bad_alloc, it is done, and its result is what it
+  /// was before.
   JobPtr give(int nic, const char* call, std::function<void(Job&)> work);
   /// The same, after all jobs of give().
   JobPtr give_later(int nic, const char* call, std::function<void(Job&)> work);
@@ -90,6 +91,7 @@ class NicWorkers {
   struct Worker;
   JobPtr enqueue(int nic, const char* call, std::function<void(Job&)> work, bool later);
   static void run(const std::shared_ptr<Worker>& worker);
+  static void carry_out(Job& job) noexcept;
 
   const char* thread_name_;
   std::vector<std::shared_ptr<Worker>> workers_;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include <atomic>
 #include <cerrno>
 #include <future>
@@ -199,6 +201,16 @@ TEST(NicWorkers, without_a_thread_the_caller_does_what_there_is_also_what_a_job_
   EXPECT_FALSE(workers.open_jobs());
 }
 #endif
+
+TEST(NicWorkers, a_job_that_runs_out_of_memory_is_done_and_others_follow) {
+  NicWorkers workers("test-nic", {"mlx5_0"}, [] {});
+  const JobPtr job = workers.give(0, "ibv_query_port", [](Job&) { throw std::bad_alloc(); });
+  EXPECT_TRUE(workers.wait(0, *job));
+  bool done = false;
+  const JobPtr next = workers.give(0, "ibv_query_port", [&](Job&) { done = true; });
+  EXPECT_TRUE(workers.wait(0, *next));
+  EXPECT_TRUE(done);
+}
 
 }  // namespace
 }  // namespace r2ccl

@@ -214,15 +214,32 @@ bool Path::retry_sentinels() {
 void Path::probe(uint64_t now, uint32_t bytes) {
   if (!probe_pair_ || probe_outstanding_) return;
   probe_sent_ = now;
+  pushed_ = false;
   const int error = probe_pair_.post_read(work(kWorkProbe, 0), channel_memory->probe_landing, bytes,
                                           memory_lkey, remote_.probe_word, remote_.probe_key);
   probe_outstanding_ = error == 0;
   probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;
 }
 
+void Path::push_work(Owned) {
+  if (work_pushed_ || posted == completed || !data) return;
+  work_pushed_ = data.post_empty_write(work(kWorkPush, 0), remote_.ring, remote_.ring_key) == 0;
+}
+
+void Path::push_probe(bool due) {
+  if (!due || pushed_ || push_outstanding_ || !probe_outstanding_) return;
+  pushed_ = true;
+  push_outstanding_ =
+      probe_pair_.post_empty_write(work(kWorkProbe, kPush), remote_.probe_word, remote_.probe_key) == 0;
+}
+
 ProbeState Path::look_for_answer(uint64_t now) {
   ibv_wc completion;
-  const int count = probe_queue_.poll({&completion, 1});
+  int count = probe_queue_.poll({&completion, 1});
+  while (count > 0 && completion.wr_id == work(kWorkProbe, kPush)) {  // of the probe before
+    push_outstanding_ = false;
+    count = probe_queue_.poll({&completion, 1});
+  }
   if (count == 0) return probe_state_;
   probe_outstanding_ = false;
   const bool stale = stale_;

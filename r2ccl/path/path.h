@@ -72,7 +72,8 @@ class Path {
     kWorkReceive = 4,
     kWorkSentinel = 5,
     kWorkProbe = 6,
-    kWorkFlush = 7
+    kWorkFlush = 7,
+    kWorkPush = 8
   };
   static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
 
@@ -148,6 +149,8 @@ class Path {
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
   void probe(uint64_t now, uint32_t bytes = 8);
   void prove(uint64_t now) { probe(now, kProofBytes); }
+  /// Where it is `due`: posts an empty write behind the probe that is under way, once (protocol/choice.h).
+  void push_probe(bool due);
   ProbeState poll_probe(uint64_t now) { return probe_outstanding_ ? look_for_answer(now) : probe_state_; }
   ProbeState probe_state() const { return probe_state_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
@@ -201,7 +204,13 @@ class Path {
   // Send queue accounting: unsignaled requests are freed by the next signaled one behind them.
   uint32_t posted = 0;
   uint32_t completed = 0;
+  /// Two are kept for a push and a sentinel, which are not counted.
   bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
+  /// Something is under way, and nothing has moved for long: posts an empty write behind it, one at a time. A
+  /// lost packet shows by the one that follows; behind the last one there is none, and the queue pair sends
+  /// it again only after its Local ACK Timeout.
+  void push_work(Owned);
+  void push_is_back(Owned) { work_pushed_ = false; }
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
   /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter
@@ -233,6 +242,7 @@ class Path {
   Result<void> noted(Result<void> done);
   ProbeState look_for_answer(uint64_t now);
   static constexpr uint32_t kBothSentinels = 3;
+  static constexpr uint32_t kPush = 1;  // which of kWorkProbe
 
   uint32_t id_ = 0;
   int local_nic_ = 0;
@@ -241,6 +251,7 @@ class Path {
   uint32_t first_psn_ = 0;
   uint32_t sentinels_ = 0;
   uint32_t sentinels_missing_ = 0;
+  bool work_pushed_ = false;
   verbs::CompletionQueue probe_queue_;
   verbs::QueuePair probe_pair_;
   verbs::CompletionQueue flush_queue_;
@@ -250,6 +261,8 @@ class Path {
   uint64_t probe_sent_ = 0;
   uint64_t probe_took_ = 0;  // of an answer that told_time() has not told
   bool probe_outstanding_ = false;
+  bool pushed_ = false;            // the probe that is under way
+  bool push_outstanding_ = false;  // not polled
   bool stale_ = false;  // the answer that is under way was asked for before, and says nothing of now
 };
 

@@ -76,7 +76,8 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, const BufferM
 struct Registrations::Attempts {
   struct OnNic {
     JobPtr job;
-    Result<verbs::MemoryRegion> region{verbs::MemoryRegion()};  // the worker's, until the job is done
+    // the worker's, until the job is done
+    Result<verbs::MemoryRegion> region{Error{ErrorCode::kOutOfResources, "no memory"}};
   };
   const char* call;
   std::vector<std::shared_ptr<OnNic>> on;  // each NIC; nullptr: it is not asked

@@ -31,6 +31,12 @@ constexpr ProbeSight awaits(uint64_t age, uint64_t limit) {
   return age <= limit ? ProbeSight::kAwaited : ProbeSight::kFailed;
 }
 
+/// … something is to be posted behind it, once. One of its packets may be lost, and its queue pair sends that
+/// again only after its Local ACK Timeout, which is much longer. But a packet behind a lost one shows the gap
+/// at once: the responder asks for a request that is missing (NAK of a sequence error), and an ACK beyond a
+/// READ tells the requester that its answer is (implied NAK; IBTA volume 1, chapter 9.7).
+constexpr bool wants_push(uint64_t age, uint64_t limit) { return age > limit / 2; }
+
 enum class Choice : uint8_t {
   kUse,   ///< a path carries
   kWait,  ///< for the answer to a probe

@@ -108,5 +108,13 @@ TEST(StandsBy, a_path_that_waits_for_nothing_else) {
     EXPECT_FALSE(stands_by(state, false));
 }
 
+TEST(Choice, a_probe_is_pushed_when_half_its_time_is_over) {
+  EXPECT_FALSE(wants_push(0, 8));
+  EXPECT_FALSE(wants_push(4, 8));
+  EXPECT_TRUE(wants_push(5, 8));
+  EXPECT_EQ(awaits(5, 8), ProbeSight::kAwaited) << "there is time left for what the push brings";
+  EXPECT_TRUE(wants_push(1, 0));
+}
+
 }  // namespace
 }  // namespace r2ccl

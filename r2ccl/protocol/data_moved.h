@@ -26,6 +26,10 @@ class DataMoved {
     seen.progress = progress;
     if (phase == Phase::kRunning) seen.anywhere = at(process);
   }
+  /// Its connection breaks. What it has moved until now is no news; `lasts`: an outage goes on.
+  static void broke(MovedSight& seen, uint64_t progress, bool lasts) {
+    if (!lasts) seen.progress = progress;
+  }
   /// On any channel; 0: never.
   uint64_t at(uint64_t process) const {
     const auto it = at_.find(process);

@@ -7,6 +7,8 @@
 // During set-up the same holds from the first byte on: a sender without a welcome repeats its hello over the
 // next connection. As long as the peer's process lives, only R2CC_CONNECT_MS limits this. A connection that
 // brings nothing is replaced by another one, and a single refusal does not prove that the process has ended.
+// Nor does it later: a firewall may refuse connections for a moment. Data that moves proves that the process
+// lives; a path that has failed as well, that it has ended.
 //
 // Pure. A Host answers:
 //   setting_up()   no path has carried anything yet
@@ -14,6 +16,7 @@
 //   asks()         sender: a connection stands, and its question has not been answered
 //   resumable()    the conversation has begun, and can go on over another connection
 //   moved()        when data last moved, on this channel and on any to the peer's process, which lived then
+//   in_haste()     see the function of that name
 // and carries out:
 //   connect()      begins a connection to the peer's process: kPending, kRefused at once, or kBroken
 //   reach()        what has become of it
@@ -27,6 +30,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "r2ccl/control/endpoint.h"
 #include "r2ccl/protocol/data_moved.h"
@@ -63,6 +67,16 @@ constexpr AfterBreak after_break(const BreakSight& seen) {
   return AfterBreak::kOutage;
 }
 
+/// Is a refusal the end? A path has failed as well; or this end is closed, or has failed, and is only to be
+/// over soon.
+struct HasteSight {
+  Phase phase = Phase::kRunning;
+  bool closing = false, failed = false;
+};
+constexpr bool in_haste(const HasteSight& seen) {
+  return seen.phase != Phase::kRunning || seen.closing || seen.failed;
+}
+
 /// The peer's process has ended. What it brought before is not lost: a path that is in the hands of its NIC's
 /// worker is waited for.
 class PeerEnd {
@@ -97,11 +111,12 @@ class Outage {
   /// A connection that carries nothing is given up soon, for another one. That shows that the network carries
   /// nothing for a second, which is no reason to take the peer for dead: its process has this much longer.
   static constexpr uint64_t kSilencePatienceNs = 9'000'000'000;
-  /// In set-up: so many refusals running mean that nobody is there.
+  /// So many refusals running, while no data moves, mean that nobody is there.
   static constexpr uint32_t kMostRefused = 40;
 
-  /// `bound`: for how long the peer's process may not be reached (R2CC_CONTROL_MS), in nanoseconds.
-  explicit Outage(uint64_t bound) : bound_(bound) {}
+  /// `bound`: R2CC_CONTROL_MS. `unreached`: for how long the peer's process may not be reached, if that is
+  /// longer. Both in nanoseconds.
+  explicit Outage(uint64_t bound, uint64_t unreached = 0) : bound_(bound), unreached_(unreached) {}
 
   bool lasts() const { return state_.lasts; }
   /// The peer's process answers, or its kernel does for it.
@@ -136,7 +151,7 @@ class Outage {
     }
     state_ = {};
     state_.lasts = true;
-    state_.since = tick.alive;
+    state_.since = state_.refused_at = tick.alive;
     state_.patience = what.silent ? kSilencePatienceNs : 0;
     state_.began = state_.next_try = tick.now;
     step(host, tick);
@@ -150,6 +165,14 @@ class Outage {
   }
   /// Nobody tries any more.
   void end() { state_ = {}; }
+  /// A path is about to be left, because it has failed or is silent. With the last connection refused it is
+  /// its peer's process that has ended.
+  template <class Host>
+  void path_fails(Host& host) {
+    if (!state_.lasts || state_.refused == 0 || host.setting_up()) return;
+    state_.lasts = false;
+    host.gone("closed: that process ended");
+  }
 
   /// The conversation can go on. `connected`: over the connection that stands.
   bool is_over(bool greeted, bool connected) const { return state_.lasts && greeted && connected; }
@@ -205,7 +228,13 @@ class Outage {
   template <class Host>
   void refused(Host& host, const Tick& tick) {
     const bool sets_up = host.setting_up();
-    if (sets_up && ++state_.refused < kMostRefused) return not_reached(host, tick);
+    const bool lives = !sets_up && host.moved().anywhere > std::exchange(state_.refused_at, tick.alive);
+    state_.refused = lives ? 0 : state_.refused + 1;
+    const uint32_t most = !sets_up && host.in_haste() ? 1 : kMostRefused;
+    if (state_.refused < most) {
+      not_reached(host, tick);
+      return look_at_age(host, tick);
+    }
     state_.lasts = false;
     host.gone(sets_up ? "is refused each time: that process ended" : "closed: that process ended");
   }
@@ -229,7 +258,9 @@ class Outage {
   }
   template <class Host>
   void look_at_age(Host& host, const Tick& tick) {
-    const uint64_t most = state_.reached ? kReachedFactor * bound_ : bound_ + state_.patience;
+    const bool is_patient = state_.patience > 0 && bound_ + state_.patience > unreached_;
+    const uint64_t most =
+        state_.reached ? kReachedFactor * bound_ : std::max(unreached_, bound_ + state_.patience);
     // A process that is reached lives in any case. Whether it restores this channel others do not show.
     const MovedSight moved = host.moved();
     const uint64_t since = std::max(state_.since, state_.reached ? moved.here : moved.anywhere);
@@ -239,8 +270,8 @@ class Outage {
     const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";
     const std::string patience =
         " plus " + std::to_string(state_.patience / 1'000'000) + " ms, since no reset arrived";
-    host.gone("closed, and its process could not be reached for " + in_ms +
-              (state_.patience > 0 ? patience : "") + ")");
+    host.gone("closed, and its process could not be reached for " + in_ms + (is_patient ? patience : "") +
+              ")");
   }
 
   struct State {
@@ -254,9 +285,10 @@ class Outage {
     bool stands = false;             // … which is made
     uint32_t turned_away = 0;        // connections that stood and were closed, running
     uint32_t refused = 0;            // connections that were refused, running
+    uint64_t refused_at = 0;         // alive; the last of them, or the beginning
     uint64_t turned_away_since = 0;  // alive
   };
-  const uint64_t bound_;
+  const uint64_t bound_, unreached_;
   State state_;
 };
 

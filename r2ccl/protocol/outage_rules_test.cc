@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 namespace r2ccl {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kBound = 3000 * kMs;
 
 struct Network {
-  bool sets_up = false, is_sender = true, asking = false, has_begun = true;
+  bool sets_up = false, is_sender = true, asking = false, has_begun = true, hastens = true;
   Reach begins = Reach::kPending, comes_to = Reach::kPending;
   int connects = 0, closed = 0, asked = 0, begun_again = 0;
   MovedSight sight;
@@ -26,6 +28,7 @@ struct Network {
   bool sender() const { return is_sender; }
   bool resumable() const { return has_begun; }
   MovedSight moved() const { return sight; }
+  bool in_haste() const { return hastens; }
   void ask() {
     ++asked;
     asking = true;
@@ -39,16 +42,16 @@ struct Network {
 
 /// An outage that is looked at every 10 ms.
 struct Lasting {
-  Outage outage{kBound};
+  std::unique_ptr<Outage> outage = std::make_unique<Outage>(kBound);
   Network network;
   Tick tick{5000 * kMs, 1000 * kMs};
-  void breaks(Outage::Break what = {}) { outage.broke(network, tick, what); }
+  void breaks(Outage::Break what = {}) { outage->broke(network, tick, what); }
   /// For so many milliseconds, or until the peer is taken for ended; how many there were.
   uint64_t goes_on(uint64_t for_ms, bool stopped = false) {
     for (uint64_t ms = 10; ms <= for_ms; ms += 10) {
       tick.now += 10 * kMs;
       if (!stopped) tick.alive += 10 * kMs;
-      outage.step(network, tick);
+      outage->step(network, tick);
       if (!network.why.empty()) return ms;
     }
     return for_ms;
@@ -64,11 +67,11 @@ TEST(Outage, connects_at_once_and_asks_when_the_connection_stands) {
   o.network.comes_to = Reach::kReached;
   o.goes_on(10);
   EXPECT_EQ(o.network.asked, 1);
-  EXPECT_TRUE(o.outage.reached());
+  EXPECT_TRUE(o.outage->reached());
   o.goes_on(500);
   EXPECT_EQ(o.network.connects, 1) << "the answer is waited for";
-  EXPECT_EQ(o.outage.restored(o.tick.now), 530 * kMs);
-  EXPECT_FALSE(o.outage.lasts());
+  EXPECT_EQ(o.outage->restored(o.tick.now), 530 * kMs);
+  EXPECT_FALSE(o.outage->lasts());
 }
 
 TEST(Outage, a_conversation_that_has_not_begun_is_begun_again) {
@@ -97,14 +100,14 @@ TEST(Outage, asks_once) {
 
 TEST(Outage, says_whether_the_peers_process_can_be_reached) {
   Lasting o;
-  EXPECT_STREQ(o.outage.words(), "");
+  EXPECT_STREQ(o.outage->words(), "");
   o.breaks();
-  EXPECT_STREQ(o.outage.words(), ", its process cannot be reached");
+  EXPECT_STREQ(o.outage->words(), ", its process cannot be reached");
   o.network.comes_to = Reach::kReached;
   o.goes_on(10);
-  EXPECT_STREQ(o.outage.words(), ", its process can be reached");
-  o.outage.restored(o.tick.now);
-  EXPECT_STREQ(o.outage.words(), "");
+  EXPECT_STREQ(o.outage->words(), ", its process can be reached");
+  o.outage->restored(o.tick.now);
+  EXPECT_STREQ(o.outage->words(), "");
 }
 
 TEST(Outage, a_peer_that_noticed_first_costs_no_time_here) {
@@ -116,12 +119,12 @@ TEST(Outage, the_next_one_knows_nothing_of_the_last) {
   o.network.comes_to = Reach::kReached;
   o.breaks();
   o.goes_on(10);
-  ASSERT_TRUE(o.outage.reached());
-  o.outage.restored(o.tick.now);
+  ASSERT_TRUE(o.outage->reached());
+  o.outage->restored(o.tick.now);
   o.network.asking = false;
   o.network.begins = Reach::kBroken;
   o.breaks();
-  EXPECT_FALSE(o.outage.reached());
+  EXPECT_FALSE(o.outage->reached());
   EXPECT_EQ(o.goes_on(60'000), kBound / kMs + 10);
 }
 
@@ -142,12 +145,70 @@ TEST(Outage, is_tried_again_after_a_pause_and_when_a_connection_takes_too_long) 
   EXPECT_EQ(o.network.connects, 3);
 }
 
-TEST(Outage, a_refusal_ends_a_channel_that_has_carried) {
+TEST(Outage, a_refusal_ends_a_channel_whose_path_has_failed_or_that_is_over) {
   Lasting o;
   o.network.begins = Reach::kRefused;
   o.breaks();
   EXPECT_EQ(o.network.why, "closed: that process ended");
-  EXPECT_FALSE(o.outage.lasts());
+  EXPECT_FALSE(o.outage->lasts());
+  EXPECT_FALSE(in_haste({}));
+  EXPECT_TRUE(in_haste({.phase = Phase::kFencing}));
+  EXPECT_TRUE(in_haste({.phase = Phase::kChoosing}));
+  EXPECT_TRUE(in_haste({.closing = true}));
+  EXPECT_TRUE(in_haste({.failed = true}));
+}
+
+TEST(Outage, while_its_path_works_only_many_refusals_running_are_an_end) {
+  Lasting o;
+  o.network.hastens = false;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  o.goes_on((Outage::kMostRefused - 2) * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "");
+  EXPECT_EQ(o.network.connects, int(Outage::kMostRefused) - 1);
+  o.goes_on(Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+}
+
+TEST(Outage, a_process_that_moves_data_lives_whatever_its_host_refuses) {
+  Lasting o;
+  o.network.hastens = false;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  for (int i = 0; i < 1000; ++i) {
+    o.network.sight.anywhere = o.tick.alive + 1;
+    o.goes_on(10);
+    ASSERT_EQ(o.network.why, "") << i;
+  }
+  EXPECT_GT(o.network.connects, 150);
+  EXPECT_LT(o.network.connects, 250) << "it is not asked without a pause";
+  EXPECT_LE(o.goes_on(10'000), (Outage::kMostRefused + 1) * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+}
+
+TEST(Outage, a_path_that_fails_after_a_refusal_shows_that_the_process_has_ended) {
+  Lasting o;
+  o.network.hastens = false;
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "") << "its connection stands";
+  o.breaks();
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "") << "nothing has been refused";
+  o.network.comes_to = Reach::kRefused;
+  o.goes_on(20);
+  EXPECT_EQ(o.network.why, "");
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+  EXPECT_FALSE(o.outage->lasts());
+}
+
+TEST(Outage, in_set_up_a_path_that_fails_shows_nothing) {
+  Lasting o;
+  o.network.sets_up = true;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  o.outage->path_fails(o.network);
+  EXPECT_EQ(o.network.why, "");
 }
 
 TEST(Outage, in_set_up_only_many_refusals_running_are_an_end) {
@@ -200,6 +261,24 @@ TEST(Outage, a_process_that_cannot_be_reached_has_the_bound) {
   o.breaks();
   EXPECT_EQ(o.goes_on(60'000), kBound / kMs + 10);
   EXPECT_EQ(o.network.why, "closed, and its process could not be reached for 3000 ms (R2CC_CONTROL_MS)");
+}
+
+TEST(Outage, a_process_that_cannot_be_reached_has_as_long_as_the_user_would_wait_for_a_path) {
+  constexpr uint64_t kUnreached = 20'000 * kMs;
+  for (const bool silent : {false, true}) {
+    Lasting o;
+    o.outage = std::make_unique<Outage>(kBound, kUnreached);
+    o.network.begins = Reach::kBroken;
+    o.breaks({.silent = silent});
+    EXPECT_EQ(o.goes_on(60'000), kUnreached / kMs + 10);
+    EXPECT_EQ(o.network.why, "closed, and its process could not be reached for 20000 ms (R2CC_CONTROL_MS)");
+  }
+  Lasting o;  // one that can be reached has no longer than before
+  o.outage = std::make_unique<Outage>(kBound, kUnreached);
+  o.network.comes_to = Reach::kReached;
+  o.network.is_sender = false;
+  o.breaks();
+  EXPECT_NEAR(double(o.goes_on(60'000)), double(Outage::kReachedFactor * kBound / kMs), 30);
 }
 
 TEST(Outage, a_network_without_a_word_gives_it_longer) {
@@ -258,6 +337,19 @@ TEST(DataMoved, on_one_channel_speaks_for_all_to_that_process) {
 
 // It would wait for as long as others have traffic: a migration has no other bound while its messages cannot
 // go.
+TEST(DataMoved, before_the_connection_broke_is_no_news) {
+  DataMoved moved;
+  MovedSight seen;
+  DataMoved::broke(seen, 7, false);
+  moved.look(1, seen, 7, Phase::kRunning, 100);
+  EXPECT_EQ(seen.anywhere, 0u);
+  moved.look(1, seen, 8, Phase::kRunning, 200);
+  EXPECT_EQ(seen.anywhere, 200u);
+  DataMoved::broke(seen, 9, true);  // a try has failed; the outage goes on
+  moved.look(1, seen, 9, Phase::kRunning, 300);
+  EXPECT_EQ(seen.anywhere, 300u);
+}
+
 TEST(DataMoved, on_others_is_nothing_to_a_channel_that_leaves_a_path) {
   DataMoved moved;
   MovedSight leaving, other;
@@ -297,10 +389,10 @@ TEST(Outage, a_receiver_whose_connection_is_closed_has_reached_the_peer_all_the_
   o.goes_on(10);
   o.network.comes_to = Reach::kBroken;
   o.goes_on(10);
-  EXPECT_TRUE(o.outage.reached());
+  EXPECT_TRUE(o.outage->reached());
   o.goes_on(Outage::kRetryNs / kMs);  // another connection, which does not come to stand
   o.goes_on(20);
-  EXPECT_FALSE(o.outage.reached());
+  EXPECT_FALSE(o.outage->reached());
 }
 
 TEST(Outage, a_process_that_was_reached_has_the_bound_from_when_it_is_no_more) {
@@ -311,10 +403,10 @@ TEST(Outage, a_process_that_was_reached_has_the_bound_from_when_it_is_no_more) {
   o.goes_on(10'000);
   o.network.begins = o.network.comes_to = Reach::kBroken;
   o.goes_on(10);  // it stood: another one is tried
-  ASSERT_TRUE(o.outage.reached());
+  ASSERT_TRUE(o.outage->reached());
   o.network.begins = Reach::kPending;
   o.goes_on(Outage::kRetryNs / kMs + 10);
-  ASSERT_FALSE(o.outage.reached());
+  ASSERT_FALSE(o.outage->reached());
   EXPECT_EQ(o.goes_on(60'000), kBound / kMs + 10);
 }
 
@@ -443,11 +535,11 @@ TEST(Break, the_receiver_goes_on_over_the_senders_next_connection) {
 
 TEST(Outage, is_over_when_both_ends_speak_again) {
   Lasting o;
-  EXPECT_FALSE(o.outage.is_over(true, true)) << "there is none";
+  EXPECT_FALSE(o.outage->is_over(true, true)) << "there is none";
   o.breaks();
-  EXPECT_TRUE(o.outage.is_over(true, true));
-  EXPECT_FALSE(o.outage.is_over(false, true));
-  EXPECT_FALSE(o.outage.is_over(true, false));
+  EXPECT_TRUE(o.outage->is_over(true, true));
+  EXPECT_FALSE(o.outage->is_over(false, true));
+  EXPECT_FALSE(o.outage->is_over(true, false));
 }
 
 TEST(Outage, nothing_is_tried_while_there_is_none) {
@@ -455,7 +547,7 @@ TEST(Outage, nothing_is_tried_while_there_is_none) {
   o.goes_on(100);
   EXPECT_EQ(o.network.connects, 0);
   o.breaks();
-  o.outage.end();
+  o.outage->end();
   const int tried = o.network.connects;
   o.goes_on(100);
   EXPECT_EQ(o.network.connects, tried);

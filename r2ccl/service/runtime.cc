@@ -20,6 +20,7 @@
 #include "r2ccl/channel/sender.h"
 #include "r2ccl/path/registrations.h"
 #include "r2ccl/service/net.h"
+#include "r2ccl/service/nics.h"
 #include "r2ccl/service/service.h"
 #include "r2ccl/topology/topology.h"
 
@@ -37,23 +38,6 @@ void check_locked_memory() {
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kEnoughLockedMemory)
     R2_WARN("NET/R2CCL: RLIMIT_MEMLOCK is %llu KiB; NICs pin NCCL's buffers. %s",
             static_cast<unsigned long long>(limit.rlim_cur / 1024), advice(ErrorCode::kMemoryLock).data());
-}
-
-Result<void> check_limits(const verbs::Device& device) {
-  const ibv_device_attr& limits = device.limits();
-  const auto need = [&](const char* what, int has, int wants) -> Result<void> {
-    if (has >= wants) return {};
-    return Error{ErrorCode::kOutOfResources,
-                 "NIC " + device.name() + " offers " + what + " = " + std::to_string(has) + ", R2CCL needs " +
-                     std::to_string(wants) + "; exclude it with NCCL_IB_HCA=^" + device.name()};
-  };
-  if (auto ok = need("max_qp_wr", limits.max_qp_wr, int(std::max(Path::kSendDepth, Path::kReceiveDepth + 1)));
-      !ok)
-    return ok;
-  if (auto ok = need("max_cqe", limits.max_cqe, int(Path::kSendDepth + Path::kReceiveDepth + 8)); !ok)
-    return ok;
-  if (auto ok = need("max_qp", limits.max_qp, 4); !ok) return ok;
-  return need("max_mr", limits.max_mr, 8);
 }
 
 /// The Net that this thread has used last: a process has one, except in simulations. It has no destructor,
@@ -329,15 +313,8 @@ class Runtime final : public Net {
 
   Result<void> open_devices() {
     ProcessContext& context = context_;
-    auto devices = verbs::Device::open_all(context.config);
+    auto devices = open_nics(context.config);
     if (!devices) return devices.error();
-    if (devices->size() > size_t(wire::kMaxNics)) {
-      R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(),
-              wire::kMaxNics);
-      devices->erase(devices->begin() + wire::kMaxNics, devices->end());
-    }
-    for (const auto& device : *devices)
-      if (auto ok = check_limits(device); !ok) return ok.error();
     context.devices = std::move(*devices);
     dma_bufs_ =
         context.config.gpu_direct && std::all_of(context.devices.begin(), context.devices.end(),
@@ -444,7 +421,7 @@ Result<Net*> Net::acquire(LogSink sink) {
     shutdown.runtime = instance;
     pthread_atfork(nullptr, nullptr, [] {
       g_forked.store(true);
-      control::Stream::close_all_in_child();
+      control::close_all_in_child();
     });
   }
   return static_cast<Net*>(instance);

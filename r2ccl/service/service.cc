@@ -120,7 +120,7 @@ Result<control::Endpoint> Service::endpoint() {
     if (!fd) return fd.error();
     warn_of_shared_fate(interface);
     listening_ = std::move(*fd);
-    control::close_in_child(listening_);
+    listening_.close_in_child();
     watch_listening();
   }
   return endpoint_;

@@ -6,6 +6,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
@@ -22,9 +25,28 @@ struct Registered {
   static void reset() { strict = relaxed = refused = 0; }
 };
 
+/// What the provider says of its devices, in this process.
+struct Devices {
+  inline static const char* limited = "";  ///< its queues are short
+  inline static bool without_guids = false;
+};
+
 }  // namespace
 
 extern "C" {
+int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
+  static auto* const real =
+      reinterpret_cast<decltype(&ibv_query_device)>(dlsym(RTLD_NEXT, "ibv_query_device"));
+  const int error = real(context, attributes);
+  if (error == 0 && std::string_view(ibv_get_device_name(context->device)) == Devices::limited)
+    attributes->max_qp_wr = 64;
+  return error;
+}
+__be64 ibv_get_device_guid(ibv_device* device) {
+  static auto* const real =
+      reinterpret_cast<decltype(&ibv_get_device_guid)>(dlsym(RTLD_NEXT, "ibv_get_device_guid"));
+  return Devices::without_guids ? 0 : real(device);
+}
 #undef ibv_reg_mr
 ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t length, int access) {
   static auto* const real = reinterpret_cast<decltype(&ibv_reg_mr)>(dlsym(RTLD_NEXT, "ibv_reg_mr"));
@@ -218,6 +240,51 @@ TEST(NicSettings, an_index_that_the_port_does_not_have_is_refused_by_name) {
                  "NCCL_IB_PKEY='1': the table of partition keys of NIC vhca0 has 1 entries, numbered from 0");
   expect_refused(make_fabric(1, 1), {{"NCCL_IB_GID_INDEX", "2"}},
                  "NCCL_IB_GID_INDEX='2': the table of GIDs of NIC vhca0 has 2 entries, numbered from 0");
+}
+
+/// The names of the NICs that a process uses when `before` has been called in it.
+void expect_nics(const vhca::FabricHost& fabric, const std::vector<std::string>& names,
+                 const std::function<void()>& before) {
+  const Child child = start(fabric, 0, {}, [&](const Link&) {
+    before();
+    auto acquired = Net::acquire(nullptr);
+    ASSERT_TRUE(acquired.ok());
+    std::vector<std::string> used;
+    std::set<uint64_t> guids;
+    for (int device = 0; device < (*acquired)->devices(); ++device) {
+      used.push_back((*acquired)->properties(device).name);
+      guids.insert((*acquired)->properties(device).guid);
+    }
+    EXPECT_EQ(used, names);
+    EXPECT_EQ(guids.size(), used.size()) << "NCCL takes NICs with equal GUIDs for one";
+    EXPECT_FALSE(guids.contains(0));
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(NicSettings, a_nic_that_offers_too_little_is_left_out) {
+  expect_nics(make_fabric(1, 3), {"vhca0", "vhca2"}, [] { Devices::limited = "vhca1"; });
+}
+
+TEST(NicSettings, a_nic_of_another_transport_is_left_out) {
+  expect_nics(make_fabric(1, 3), {"vhca1", "vhca2"}, [] {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    ASSERT_NE(list, nullptr);
+    list[0]->transport_type = IBV_TRANSPORT_IWARP;
+    ibv_free_device_list(list);
+  });
+}
+
+TEST(NicSettings, nics_without_guids_are_told_apart) {
+  expect_nics(make_fabric(1, 3), {"vhca0", "vhca1", "vhca2"}, [] { Devices::without_guids = true; });
+}
+
+TEST(NicSettings, of_too_many_nics_the_fastest_are_used) {
+  vhca::FabricSpec spec;
+  const vhca::PortSpec slow{1'000'000'000}, fast{100'000'000'000};
+  spec.nodes.push_back({"node0", {fast, slow, fast, fast, fast, slow, fast, fast, fast, fast}});
+  expect_nics(vhca::FabricHost::create(spec),
+              {"vhca0", "vhca2", "vhca3", "vhca4", "vhca6", "vhca7", "vhca8", "vhca9"}, [] {});
 }
 
 TEST(NicSettings, the_gid_follows_the_address_range) {

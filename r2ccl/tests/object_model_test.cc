@@ -159,6 +159,10 @@ TEST(OutageModel, a_peer_counts_as_ended_in_time_and_not_before) {
           {.tick_ms = 500, .ticks = 24, .silences = 1, .breaks = 1, .deaf = true});
     holds("set-up: 50 ms × 42, 1 reset, peer may end",
           {.sets_up = true, .ticks = 42, .breaks = 1, .ends = true});
+    holds("path works: 50 ms × 42, 1 reset, peer may end",
+          {.ticks = 42, .breaks = 1, .ends = true, .in_haste = false});
+    holds("path works, firewall: 50 ms × 12, 2 resets, peer may end",
+          {.ticks = 12, .breaks = 2, .ends = true, .in_haste = false, .firewall = true});
   }
   expect_that_it_holds(
       "sender, peer has given up: 150 ms × 18, 1 silence, 1 reset",
@@ -193,6 +197,12 @@ TEST(OutageModel, each_wrong_decision_is_found) {
       {kNeverAsks, "nobody asks over a connection", {.breaks = 1}},
       {kNeverOver, kForEver, {.silences = 1, .breaks = 1}},
       {kRefusalIgnored, "a process that has ended does not count as that", {.breaks = 1, .ends = true}},
+      {kDataIgnored,
+       "a process counts as ended that moves data",
+       {.breaks = 1, .in_haste = false, .firewall = true}},
+      {kAlwaysInHaste,
+       "a process counts as ended before it has refused for long",
+       {.breaks = 1, .ends = true, .in_haste = false}},
       {kGoesOn, "an outage that is over lasts", {.breaks = 1}},
       {kWrongTime, "the outage is said to have lasted for another time", {.breaks = 1}},
       {kToldWhileWorkerBusy,

@@ -1,13 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control connections that break: while all is well, while a rail fails, and for good.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/testing/cutter.h"
 #include "r2ccl/tests/testing/faulting_net.h"
 #include "r2ccl/tests/testing/sanitizer.h"
 #include "r2ccl/tests/testing/traffic.h"
+
+namespace {
+
+/// A firewall before the peer's host: connections of this process are refused.
+struct Firewall {
+  inline static std::atomic<bool> up{false};
+  inline static std::atomic<int> refused{0};
+};
+
+}  // namespace
+
+extern "C" int connect(int fd, const sockaddr* to, socklen_t length) {
+  static auto* const real = reinterpret_cast<decltype(&connect)>(dlsym(RTLD_NEXT, "connect"));
+  if (!Firewall::up || to->sa_family != AF_INET) return real(fd, to, length);
+  ++Firewall::refused;
+  errno = ECONNREFUSED;
+  return -1;
+}
 
 namespace r2ccl {
 namespace {
@@ -175,6 +198,31 @@ TEST(Outage, a_killed_receiver_with_a_living_child_is_gone_all_the_same) {
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_LT(Clock::now() - start, 15s);
   EXPECT_EQ(kill(grandchild, SIGKILL), 0) << "it should have been there all the time";
+}
+
+// Idle, and while messages move.
+TEST(Outage, a_host_that_refuses_connections_for_a_moment_ends_no_channel) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* channel) { receive_messages(n, channel, 0, 300); });
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* channel) {
+      send_messages(n, channel, 0, 50);
+      Firewall::up = true;
+      EXPECT_GT(cut_connections(), 0);
+      std::this_thread::sleep_for(500ms);
+      send_messages(n, channel, 50, 200);
+      EXPECT_GE(Firewall::refused, 5);
+      Firewall::up = false;
+      std::this_thread::sleep_for(200ms);
+      send_messages(n, channel, 200, 300);
+      EXPECT_EQ(channel->status(), Status::kReady);
+    });
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
 }
 
 // Neither can connect again: for want of descriptors, as it were of a network.

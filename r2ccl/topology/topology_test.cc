@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distances and stand-ins on a two-socket machine, and what happens with devices that no machine knows.
 #include "r2ccl/topology/topology.h"
+#include "r2ccl/topology/nic_order.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -192,6 +193,35 @@ TEST(TopologyTest, loads_the_machine_for_a_nic_with_a_pci_path_that_hwloc_does_n
   EXPECT_FALSE(is_interface_of("ib0", "fake1", root));
   EXPECT_FALSE(is_interface_of("", "fake1", root));
   fs::remove_all(root);
+}
+
+TEST(NicOrder, is_that_of_pci_addresses_and_nics_without_one_come_last) {
+  char made[] = "/tmp/r2ccl_sysfs_XXXXXX";
+  ASSERT_NE(mkdtemp(made), nullptr);
+  namespace fs = std::filesystem;
+  const fs::path root(made);
+  const auto add = [&](const char* nic, const char* address) {
+    const fs::path device = root / "devices/pci0000:00" / address;
+    fs::create_directories(device);
+    fs::create_directories(root / "class/infiniband" / nic);
+    fs::create_directory_symlink(device, root / "class/infiniband" / nic / "device");
+  };
+  add("mlx5_0", "0001:01:00.0");
+  add("mlx5_1", "0000:c1:00.1");
+  add("mlx5_2", "0000:c1:00.0");
+  add("mlx5_3", "0000:0f:00.0");
+  fs::create_directories(root / "class/infiniband/rxe0");
+  const std::vector<std::string> names{"rxe0", "mlx5_0", "mlx5_1", "none", "mlx5_2", "mlx5_3"};
+  EXPECT_EQ(order_by_pci(names, root), (std::vector<size_t>{5, 4, 2, 1, 0, 3}));
+  EXPECT_TRUE(order_by_pci({}, root).empty());
+  fs::remove_all(root);
+}
+
+TEST(NicOrder, the_fastest_are_kept_and_stay_in_order) {
+  const std::vector<int> speeds{400000, 100000, 100000, 400000, 400000, 200000};
+  EXPECT_EQ(fastest(speeds, 4), (std::vector<size_t>{0, 3, 4, 5}));
+  EXPECT_EQ(fastest(speeds, 5), (std::vector<size_t>{0, 1, 3, 4, 5})) << "of equals the first";
+  EXPECT_EQ(fastest(speeds, 8), (std::vector<size_t>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST(TopologyTest, finds_the_numa_node_of_touched_memory_or_says_unknown) {

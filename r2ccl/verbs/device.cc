@@ -11,37 +11,10 @@
 #include "r2ccl/base/hca_filter.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/verbs/gid.h"
+#include "r2ccl/verbs/port.h"
 
 namespace r2ccl::verbs {
 namespace {
-
-// IBTA volume 1, PortInfo: active_speed and active_width are bit codes.
-int lane_mbps(int speed) {
-  // clang-format off
-  switch (speed) {
-    case 1: return 2500;
-    case 2: return 5000;
-    case 4: case 8: return 10000;
-    case 16: return 14000;
-    case 32: return 25000;
-    case 64: return 50000;
-    case 128: return 100000;
-    default: return 10000;
-  }
-  // clang-format on
-}
-int lanes(int width) {
-  // clang-format off
-  switch (width) {
-    case 1: return 1;
-    case 2: return 4;
-    case 4: return 8;
-    case 8: return 12;
-    case 16: return 2;
-    default: return 4;
-  }
-  // clang-format on
-}
 
 std::vector<ibv_gid_entry> gid_table(ibv_context* context, uint8_t port, int length) {
   std::vector<ibv_gid_entry> table;
@@ -58,14 +31,20 @@ bool Device::refresh_port(const Config& config) {
   ibv_port_attr attributes{};
   if (ibv_query_port(context_.get(), port_, &attributes) != 0) return false;
   if (attributes.state != IBV_PORT_ACTIVE) return false;
+  if (!carries_reliable_connections(context_->device->transport_type, attributes.link_layer)) return false;
   gid_table_length_ = attributes.gid_tbl_len;
   pkey_table_length_ = attributes.pkey_tbl_len;
+  needs_global_route_ = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
   GidChoice gid;  // InfiniBand addresses by LID, and its first GID is the port's
   if (attributes.link_layer == IBV_LINK_LAYER_ETHERNET) {
     if (config.gid_index >= 0)
       gid.index = config.gid_index;
     else
       gid = choose_gid(gid_table(context_.get(), port_, attributes.gid_tbl_len), config);
+  } else if (ibv_gid routable{}; attributes.gid_tbl_len > 1 &&
+                                 ibv_query_gid(context_.get(), port_, 1, &routable) == 0 &&
+                                 routable_lid(routable) != 0) {
+    gid.index = 1;  // … and the second, where there are several subnets, is the one that routers know
   }
   gid_index_ = gid.index;
   gid_as_asked_ = gid.as_asked;
@@ -73,7 +52,7 @@ bool Device::refresh_port(const Config& config) {
   address_.mtu = uint8_t(attributes.active_mtu);
   address_.lid = attributes.lid;
   if (ibv_query_gid(context_.get(), port_, gid_index_, &address_.gid) != 0) address_.gid = ibv_gid{};
-  speed_mbps_ = lane_mbps(attributes.active_speed) * lanes(attributes.active_width);
+  speed_mbps_ = port_mbps(attributes, wants_rate(attributes) ? rate_in_sysfs(name_, port_) : std::string());
   return true;
 }
 
@@ -132,6 +111,7 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
   if (!list) return Error{ErrorCode::kNoDevice, std::string("ibv_get_device_list: ") + std::strerror(errno)};
   const std::unique_ptr<ibv_device*, Deleter<&ibv_free_device_list>> guard(list);
   std::vector<Device> devices;
+  std::vector<uint64_t> guids;
   for (int i = 0; i < count; ++i) {
     Device device;
     device.name_ = ibv_get_device_name(list[i]);
@@ -153,13 +133,14 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
           "has stopped, and channels that receive over it end in an error",
           device.name_.c_str(), std::strerror(errno));
     bool active = false;
-    for (uint8_t port = 1; port <= device.limits_.phys_port_cnt && !active; ++port) {
+    for (int port = 1; port <= device.limits_.phys_port_cnt && !active; ++port) {
       if (!passes(port)) continue;
-      device.port_ = port;
+      device.port_ = uint8_t(port);
       active = device.refresh_port(config);
     }
     if (!active) {
-      R2_WARN("NET/R2CCL: NIC %s has no active port; it is not used", device.name_.c_str());
+      R2_WARN("NET/R2CCL: NIC %s has no active port of InfiniBand or RoCE; it is not used",
+              device.name_.c_str());
       continue;
     }
     if (auto fine = device.check_indices(config); !fine) return fine.error();
@@ -169,6 +150,8 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
               std::strerror(errno));
       continue;
     }
+    device.guid_ = distinct_guid(device.guid_, device.name_, guids);
+    guids.push_back(device.guid_);
     device.try_relaxed_ordering(config);
     devices.push_back(std::move(device));
   }

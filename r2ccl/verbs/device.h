@@ -35,16 +35,19 @@ class Device {
   Device& operator=(Device&&) = default;
 
   /// Opens every usable NIC, in the order of ibv_get_device_list, after NCCL_IB_HCA. A device without an
-  /// active port is skipped with a log line. Error kNoDevice when none is left, kInvalidConfig when
-  /// NCCL_IB_GID_INDEX or NCCL_IB_PKEY names what a port does not have.
+  /// active port of InfiniBand or RoCE is skipped with a log line. Error kNoDevice when none is left,
+  /// kInvalidConfig when NCCL_IB_GID_INDEX or NCCL_IB_PKEY names what a port does not have.
   static Result<std::vector<Device>> open_all(const Config& config);
 
   const std::string& name() const { return name_; }
+  /// Of no other NIC of this node (distinct_guid()).
   uint64_t guid() const { return guid_; }
   uint8_t port() const { return port_; }
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   int gid_index() const { return gid_index_; }
+  /// Packets need a global route header even within the subnet.
+  bool needs_global_route() const { return needs_global_route_; }
   uint16_t pkey_index() const { return pkey_index_; }
   /// NCCL_IB_PCI_RELAXED_ORDERING asks for it, and the provider takes it.
   bool relaxed_ordering() const { return relaxed_ordering_; }
@@ -78,6 +81,7 @@ class Device {
   uint8_t port_ = 1;
   int gid_index_ = 0;
   bool gid_as_asked_ = true;
+  bool needs_global_route_ = false;
   uint16_t pkey_index_ = 0;
   bool relaxed_ordering_ = false;
   int gid_table_length_ = 0;

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "r2ccl/verbs/port.h"
+
 namespace r2ccl::verbs {
 namespace {
 
@@ -70,16 +72,8 @@ Result<void> QueuePair::to_rtr(const Device& device, const RemoteQueuePair& remo
   rtr.rq_psn = remote.first_psn;
   rtr.max_dest_rd_atomic = kReads;
   rtr.min_rnr_timer = kRnrTimer;
-  rtr.ah_attr.sl = uint8_t(config.service_level);
-  rtr.ah_attr.port_num = device.port();
-  rtr.ah_attr.dlid = remote.address.lid;
-  if (device.address().link_layer == IBV_LINK_LAYER_ETHERNET) {
-    rtr.ah_attr.is_global = 1;
-    rtr.ah_attr.grh.dgid = remote.address.gid;
-    rtr.ah_attr.grh.sgid_index = uint8_t(device.gid_index());
-    rtr.ah_attr.grh.hop_limit = 255;
-    rtr.ah_attr.grh.traffic_class = uint8_t(config.traffic_class);
-  }
+  rtr.ah_attr = address_vector({device.port(), uint8_t(device.gid_index()), device.needs_global_route()},
+                               device.address(), remote.address, config);
   const int error = ibv_modify_qp(pair_.get(), &rtr,
                                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -146,6 +140,16 @@ int QueuePair::post_write(uint64_t id, const void* data, uint32_t bytes, uint32_
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = (signaled ? unsigned(IBV_SEND_SIGNALED) : 0u) |
                        (bytes <= inline_bytes_ ? unsigned(IBV_SEND_INLINE) : 0u);
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = rkey;
+  return post(request);
+}
+
+int QueuePair::post_empty_write(uint64_t id, uint64_t remote, uint32_t rkey) noexcept {
+  ibv_send_wr request{};
+  request.wr_id = id;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
   request.wr.rdma.remote_addr = remote;
   request.wr.rdma.rkey = rkey;
   return post(request);

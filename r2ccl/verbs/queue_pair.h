@@ -49,6 +49,8 @@ class QueuePair {
                      uint32_t rkey, uint32_t immediate) noexcept;
   int post_write(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey,
                  bool signaled) noexcept;
+  /// Writes nothing; signaled. 0 or an errno.
+  int post_empty_write(uint64_t id, uint64_t remote, uint32_t rkey) noexcept;
   int post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
                 uint32_t rkey) noexcept;
   /// A receive without a buffer: it takes an immediate.

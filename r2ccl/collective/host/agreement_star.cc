@@ -60,7 +60,7 @@ Result<Star> Star::make(control::Descriptor listener, const StarAddress& hub, in
   star.peers_.resize(rank == 0 ? size_t(ranks) : 1);
   star.wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!star.wake_) return Error{ErrorCode::kSystem, std::string("eventfd: ") + std::strerror(errno)};
-  if (star.listener_) control::close_in_child(star.listener_);
+  if (star.listener_) star.listener_.close_in_child();
   if (rank != 0) star.lost_since_ = now_ns();
   return star;
 }

@@ -31,7 +31,7 @@ class OutageModel::Run {
       wrong("a connection is tried again without a pause");
     w_.tried_at = w_.tick.now;
     // A kernel that is far away refuses it later.
-    if (w_.carries && w_.peer == Peer::kEnded && w_.reach == Reach::kRefused) {
+    if (w_.carries && w_.reach == Reach::kRefused) {
       over();
       return seen(Reach::kRefused);
     }
@@ -46,7 +46,8 @@ class OutageModel::Run {
   }
   bool sender() const { return bounds_.sender; }
   bool resumable() const { return !bounds_.sets_up; }
-  static constexpr MovedSight moved() { return {}; }
+  MovedSight moved() const { return {0, w_.moved_at, w_.moved_at}; }
+  bool in_haste() const { return bounds_.in_haste; }
   void ask() {
     if (!resumable()) wrong("it asks to go on with a conversation that has not begun");
     take_connection();
@@ -73,6 +74,7 @@ class OutageModel::Run {
       w_.reached = false;
       w_.closed = 0;
       w_.refused = 0;
+      w_.refused_at = w_.tick.alive;
       w_.ended_at = 0;
     } else {
       over();
@@ -87,7 +89,7 @@ class OutageModel::Run {
     if (w_.peer_end.object.known()) return learn(w_.peer_end.object.why());
     if (!outage().lasts()) return;
     outage().step(*this, w_.tick);
-    const bool ended = w_.refused >= (bounds_.sets_up ? Outage::kMostRefused : 1);
+    const bool ended = w_.refused >= most_refused();
     if (ended && !w_.failed && !w_.peer_end.object.known())
       return wrong("a process that has ended does not count as that");
     look_at_age();
@@ -125,24 +127,31 @@ class OutageModel::Run {
       now_reached(true);
     }
     if (what == Reach::kRefused)
-      ++w_.refused;
+      w_.refused = w_.moved_at > std::exchange(w_.refused_at, w_.tick.alive) ? 0 : w_.refused + 1;
     else if (what != Reach::kPending || w_.tick.now > w_.tried_at + Outage::kConnectNs)
       w_.refused = 0;
     if (what == Reach::kRefused) w_.connection = Connection::kNone;
     return what;
   }
+  bool is_too_old() const {
+    return !bounds_.sets_up && w_.tick.alive - std::max(w_.same_since, w_.moved_at) > longest();
+  }
+  uint32_t most_refused() const { return bounds_.sets_up || !bounds_.in_haste ? Outage::kMostRefused : 1; }
   uint64_t longest() const {
     return w_.reached ? Outage::kReachedFactor * kBound
                       : kBound + (w_.silent_outage ? Outage::kSilencePatienceNs : 0);
   }
   // Was there a reason to say that the peer's process has ended?
   void judge() {
+    if (w_.peer == Peer::kLives && w_.moved_at == w_.tick.alive)
+      return wrong("a process counts as ended that moves data");
+    if (is_too_old()) return;
     if (w_.refused > 0) {
-      if (bounds_.sets_up && w_.refused < Outage::kMostRefused)
-        wrong("in set-up a process counts as ended before it has refused for long");
+      if (w_.refused < most_refused())
+        wrong(bounds_.sets_up ? "in set-up a process counts as ended before it has refused for long"
+                              : "a process counts as ended before it has refused for long");
       return;
     }
-    if (!bounds_.sets_up && w_.tick.alive - w_.same_since > longest()) return;
     if (w_.closed < Outage::kMostTurnedAway || w_.tick.alive - w_.closed_since < Outage::kTurnedAwayNs)
       wrong("a process counts as ended too early");
     else if (bounds_.closing || bounds_.sets_up)
@@ -151,8 +160,7 @@ class OutageModel::Run {
   // After a turn.
   void look_at_age() {
     if (w_.failed || w_.peer_end.object.known() || !outage().lasts()) return;
-    if (!bounds_.sets_up && w_.tick.alive - w_.same_since > longest())
-      return wrong("the peer's process is waited for without a bound");
+    if (is_too_old()) return wrong("the peer's process is waited for without a bound");
     const bool idle = w_.link == Link::kClosed && w_.connection == Connection::kNone;
     const uint64_t slack = bounds_.tick_ms * kMs;
     if (idle && w_.tick.now - w_.idle_since > Outage::kRetryNs + slack)
@@ -256,6 +264,7 @@ size_t OutageModel::expand(const World& world, std::vector<World>& next) const {
     const bool broken = world.breaks < bounds_.breaks;
     if (world.connection == Connection::kPending && world.carries) {
       look(world.peer == Peer::kEnded ? Reach::kRefused : Reach::kReached, false);
+      if (bounds_.firewall && world.peer == Peer::kLives) look(Reach::kRefused, false);
       if (broken) look(Reach::kBroken, true);
     } else if (world.connection == Connection::kStands) {
       look(world.peer == Peer::kEnded && world.carries ? Reach::kBroken : Reach::kReached, false);
@@ -263,16 +272,18 @@ size_t OutageModel::expand(const World& world, std::vector<World>& next) const {
     } else {
       look(Reach::kPending, false);
       const bool tries = lasts && world.link == Link::kClosed;
-      if (tries && world.carries && world.peer == Peer::kEnded) look(Reach::kRefused, false);
+      if (tries && world.carries && (world.peer == Peer::kEnded || bounds_.firewall))
+        look(Reach::kRefused, false);
     }
     return own;
   }
   const auto passes = [&](uint64_t ns, uint64_t alive_ns) {
-    return [=](Run&, World& after) {
+    return [=, moves = bounds_.firewall](Run&, World& after) {
       ++after.ticks;
       after.tick.now += ns;
       after.tick.alive += alive_ns;
       after.turned = false;
+      if (moves && after.peer == Peer::kLives) after.moved_at = after.tick.alive;
     };
   };
   const uint64_t tick = bounds_.tick_ms * kMs;
@@ -292,10 +303,12 @@ size_t OutageModel::bytes(const World& world, uint8_t* out) const {
             world.closed, world.refused,
             world.carries | world.turned << 1 | world.worker << 2 | world.failed << 3 |
                 world.silent_outage << 4 | world.reached << 5 | world.peer_end.object.known() << 6);
+  const bool lasts = world.outage.object.lasts();
   const bool tries = world.connection != Connection::kNone, asks = world.link != Link::kClosed;
   for (const uint64_t time : {world.tick.now, world.tick.alive, world.broke_at, tries ? world.tried_at : 0,
                               tries || asks ? 0 : world.ended_at, tries || asks ? 0 : world.idle_since,
-                              world.same_since, world.closed > 0 ? world.closed_since : 0, world.gone_at})
+                              world.same_since, world.closed > 0 ? world.closed_since : 0, world.gone_at,
+                              lasts ? world.refused_at : 0, world.moved_at})
     bytes.put_time(time);
   return bytes.count();
 }

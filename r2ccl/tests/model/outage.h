@@ -30,6 +30,8 @@ enum class WrongOutage : uint8_t {
   kNeverAsks,
   kNeverOver,
   kRefusalIgnored,
+  kDataIgnored,
+  kAlwaysInHaste,
   kGoesOn,
   kWrongTime,
   kToldWhileWorkerBusy,
@@ -48,7 +50,8 @@ struct ChangedHost {
   control::Reach reach();
   void close();
   bool resumable() const { return host.resumable(); }
-  MovedSight moved() const { return host.moved(); }
+  MovedSight moved() const;
+  bool in_haste() const;
   void ask();
   void begin_again();
   void gone(const std::string& why);
@@ -123,6 +126,14 @@ bool ChangedHost<Host>::sender() const {
   return TestedOutage::wrong != WrongOutage::kNeverAsks && host.sender();
 }
 template <class Host>
+MovedSight ChangedHost<Host>::moved() const {
+  return TestedOutage::wrong == WrongOutage::kDataIgnored ? MovedSight() : host.moved();
+}
+template <class Host>
+bool ChangedHost<Host>::in_haste() const {
+  return TestedOutage::wrong == WrongOutage::kAlwaysInHaste || host.in_haste();
+}
+template <class Host>
 void ChangedHost<Host>::ask() {
   host.ask();
   tries = false;
@@ -150,6 +161,8 @@ struct OutageBounds {
   bool gives_up = false;  ///< it has given the channel up: it closes each connection when it is asked
   bool deaf = false;      ///< it can be reached, and may never answer
   bool closing = false;   ///< this end is being closed meanwhile
+  bool in_haste = true;   ///< its path has failed, too
+  bool firewall = false;  ///< connections may be refused while the peer's process lives and moves data
   bool worker = false;    ///< a driver call may be under way when the peer's process has ended
 };
 
@@ -189,7 +202,9 @@ struct OutageWorld {
   bool reached = false;
   uint8_t closed = 0;         ///< times that it closed the connection when asked, in this outage
   uint64_t closed_since = 0;  ///< alive
-  uint8_t refused = 0;        ///< tries that were refused, running
+  uint8_t refused = 0;        ///< tries that were refused, running, and no data has moved in between
+  uint64_t refused_at = 0;    ///< alive; the last of them
+  uint64_t moved_at = 0;      ///< alive; data has moved
   uint64_t gone_at = 0;       ///< now; it was said to have ended
   uint8_t silences = 0, breaks = 0, pauses = 0, ticks = 0;
 
