@@ -32,6 +32,7 @@ class Predictor {
     result.reduction_s = addition_time(ring_volume(p_) / 2);
     result.steps_s = ring_steps(1, p_, least_, k);
     result.fill_s = ring_fill(1, p_, k);
+    result.least_chunk = ring_chunk(1, p_, k);
     result.formula = "a/c_min, a = 2(p-1)/p";
     return sum(result);
   }
@@ -45,6 +46,9 @@ class Predictor {
     result.steps_s = best.shares.equal > 0 ? ring_steps(best.shares.equal, p_, least_, k) : 0;
     const double hops = extra > 0 ? 2 * (static_cast<double>(p_) - 1) : 0;
     result.fill_s = extra > 0 ? hops * (unit_ * extra / k + job_.latency_s) : ring_fill(1, p_, k);
+    if (best.shares.equal > 0) result.least_chunk = ring_chunk(best.shares.equal, p_, k);
+    for (const double share : best.shares.extra)
+      if (share > 0) result.least_chunk = smaller(result.least_chunk, share / k);
     result.formula = "max over nodes of (2 - 2u - extra)/c, + 2(p-1) extra/K";
     return sum(result);
   }
@@ -69,6 +73,8 @@ class Predictor {
       const double members = static_cast<double>(ring.order.size());
       result.steps_s = std::max(result.steps_s,
                                 ring_steps(ring.fraction, ring.order.size(), least_, segments_of(ring, k)));
+      result.least_chunk =
+          smaller(result.least_chunk, ring.fraction / tail_pieces(uint32_t(ring.order.size()), k));
       added += ring.fraction * (members - 1) / members;
       outside += ring.fraction * (static_cast<double>(p_) - members);
     }
@@ -85,6 +91,7 @@ class Predictor {
     result.transfer_s = unit_ * four_stage_time(c_, leaves);
     result.reduction_s = addition_time((owners - 1 + leaves) / owners);
     result.steps_s = four_stage_steps(1, p_ - leaves, k);
+    result.least_chunk = 1 / (owners * k);
     result.fill_s = pipeline_fill(result, k);
     result.formula = "max(1/c_leaf, (2+(s-2)/(p-s))/c_owner)(1+1/K)";
     return sum(result);
@@ -100,6 +107,8 @@ class Predictor {
       const double owners = static_cast<double>(part.owners.size());
       added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
       leafy |= !part.leaves.empty();
+      if (!part.leaves.empty())
+        result.least_chunk = smaller(result.least_chunk, part.fraction / (owners * k));
       result.steps_s = std::max(
           result.steps_s, part.leaves.empty()
                               ? ring_steps(part.fraction, p_, least_, mix_ring_segments(part.fraction, k))
@@ -122,9 +131,24 @@ class Predictor {
   }
   Candidate sum(Candidate candidate) const {
     candidate.steps_s /= std::max(1u, job_.beside);
+    if (const double longer = idle_nics(candidate); longer > 1)
+      candidate.steps_s = std::max(candidate.steps_s, candidate.transfer_s * longer);
     candidate.seconds = std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) +
                         candidate.fill_s / std::max(1u, job_.outstanding);
     return candidate;
+  }
+  /// How many times as long the lanes take as the ports do, because small chunks leave NICs idle.
+  /// A little less than half of the least chunk is enough (simulated, executor_time_test): chunks of other
+  /// operations use the other NICs. The chunks of a ring are alike, and use them in turn.
+  double idle_nics(const Candidate& candidate) const {
+    constexpr double kEnough = 0.45;
+    const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
+    if (candidate.algorithm == Algorithm::kRing) return 1;
+    return chunk > 0 ? std::max(1.0, kEnough * static_cast<double>(job_.least_chunk_bytes) / chunk) : 1;
+  }
+  static double smaller(double known, double chunk) { return known > 0 ? std::min(known, chunk) : chunk; }
+  static double ring_chunk(double fraction, size_t members, uint32_t k) {
+    return fraction / (static_cast<double>(members) * kBuilderDepth * k);
   }
   double addition_time(double fraction) const {
     return job_.reduce_bytes_per_second > 0
@@ -212,6 +236,8 @@ Candidate best_of(Algorithm algorithm, const Job& job, const Predictor& predict)
   const auto nodes = static_cast<uint32_t>(job.capacities.size());
   Candidate best;
   const auto consider = [&](const Candidate& candidate) {
+    const double chunk = candidate.least_chunk * static_cast<double>(job.bytes);
+    if (candidate.segments > 1 && chunk > 0 && chunk < static_cast<double>(job.least_chunk_bytes)) return;
     if (best.seconds == 0 || candidate.seconds < best.seconds * (1 - 1e-9)) best = candidate;
   };
   for (uint32_t k = job.most_segments;; k /= 2) {

@@ -25,11 +25,15 @@ struct Job {
   double latency_s = 5e-6;             ///< from one node's operation to the next one's, besides the bytes
   double reduce_bytes_per_second = 0;  ///< the engine's additions on each node; 0: faster than any port
   uint32_t most_segments = 64;         ///< K, at most; more need more memory for what is under way
-  /// Operations of this size in flight: while one fills the pipeline, or empties it, the others use the ports.
+  /// Operations of this size in flight: while one fills the pipeline, or empties it, the others use the
+  /// ports.
   uint32_t outstanding = 1;
-  /// … of which so many stand beside each other, on channels of their own: latency in one of them is the others'
-  /// time.
+  /// … of which so many stand beside each other, on channels of their own: latency in one of them is the
+  /// others' time.
   uint32_t beside = 1;
+  /// A chunk below it leaves NICs of its node idle: no more segments than leave the smallest chunk as large.
+  /// 0: none.
+  uint64_t least_chunk_bytes = 0;
 };
 
 /// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / outstanding.
@@ -41,8 +45,9 @@ struct Candidate {
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
   double fill_s = 0;       ///< until the pipeline is full, and empty
+  double least_chunk = 0;  ///< the smallest chunk's part of the data; 0: not looked at
   double seconds = 0;      ///< of each operation of a stream
-  std::string formula;  ///< transfer and fill in the words of FACTS, for printing
+  std::string formula;     ///< transfer and fill in the words of FACTS, for printing
 };
 
 struct Plan {

@@ -12,7 +12,6 @@ namespace {
 constexpr double kNearEnough = 1.003;  // of the bound
 constexpr int kRounds = 150;
 constexpr size_t kGrain = 1 << 10;          // messages begin at multiples of it: no element is cut
-constexpr size_t kLeastMessage = 16 << 10;  // smaller ones cost more than they even out
 // Where the bound of each node's ports cannot be had for all nodes at once, some more time can.
 constexpr double kTimes[] = {1.0, 1.02, 1.06, 1.15, 1.4};
 

@@ -20,6 +20,8 @@ namespace r2ccl::collective {
 /// count alike.
 using RailShares = std::array<uint32_t, kMostNics>;
 inline constexpr uint32_t kWhole = 1 << 16;
+/// Smaller messages cost more than they even out.
+inline constexpr size_t kLeastMessage = 16 << 10;
 /// Of rails 0 … rails − 1, as even as kWhole can be divided.
 RailShares even_shares(size_t rails);
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "r2ccl/collective/cost.h"
+#include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -40,6 +41,8 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.latency_s = kLatencySeconds;
   job.outstanding = outstanding;
   job.beside = std::min(outstanding, kMostSlots);
+  // A message for each NIC, as nearly as the planner's powers of two allow.
+  if (speeds.rails > 1) job.least_chunk_bytes = speeds.rails * kLeastMessage * 9 / 10;
   const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
   return job;
@@ -64,7 +67,8 @@ uint64_t planned_bytes(uint64_t bytes) {
 }
 
 uint32_t slots_for(size_t lanes, size_t rails) {
-  return static_cast<uint32_t>(std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
+  return static_cast<uint32_t>(
+      std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
 }
 
 size_t window_for(const Speeds& speeds, size_t rails) {
@@ -89,8 +93,9 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   // NCCL's own ring: additions on the GPUs, pieces enough to hide what a step costs.
   const double least = *std::min_element(job.capacities.begin(), job.capacities.end());
   const auto p = static_cast<double>(capacities.size());
-  advice.ring_seconds = ring_volume(capacities.size()) / least * static_cast<double>(bytes) / speeds.bytes_per_second +
-                        2 * (p - 1) * kLatencySeconds;
+  advice.ring_seconds =
+      ring_volume(capacities.size()) / least * static_cast<double>(bytes) / speeds.bytes_per_second +
+      2 * (p - 1) * kLatencySeconds;
   if (bytes < kSmallOperation) {
     advice.engine_seconds = advice.ring_seconds;
     advice.why = "less than " + std::to_string(kSmallOperation >> 10) + " KiB: NCCL's ring";

@@ -17,6 +17,7 @@ struct Speeds {
   double bytes_per_second = 0;         ///< of the group's NIC, nominal
   double reduce_bytes_per_second = 0;  ///< additions of one group, measured; 0: not known, no limit
   double margin = 1;  ///< what the engine is taken to need, in parts of what is predicted (R2CC_COLLNET_MARGIN)
+  uint32_t rails = 1;  ///< NICs of each node in the group
 };
 
 /// NCCL gives the engine an operation in pieces of at most this size, so many at a time.

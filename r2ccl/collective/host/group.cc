@@ -123,6 +123,7 @@ Result<void> Group::meet() {
     speeds_.reduce_bytes_per_second =
         std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
   }
+  speeds_.rails = static_cast<uint32_t>(transport_.stripes());
   speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());
   executor_.set_window(window_for(speeds_, transport_.stripes()));
   for (size_t nic = 0; plan_ && nic < transport_.stripes(); ++nic) tell_plan(nic, 1);
