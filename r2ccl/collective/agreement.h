@@ -144,6 +144,8 @@ class Admission {
   bool holding() const { return hold_ != kNever; }
   uint64_t next() const { return next_; }
   const ViewPointer& newest() const { return views_.back().view; }
+  /// That of the first operation that has not begun, unless a later one begins with it.
+  const ViewPointer& oldest() const { return views_.front().view; }
 
  private:
   struct From {

@@ -23,7 +23,7 @@ Result<ViewPointer> Gate::ask(uint64_t number) {
   }
   begun_.store(number + 1, std::memory_order_seq_cst);
   current_ = view;
-  limit_.store(admission_.limit(), std::memory_order_seq_cst);
+  limit_.store(limit(), std::memory_order_seq_cst);
   return view;
 }
 
@@ -34,7 +34,7 @@ std::optional<uint64_t> Gate::hold(uint64_t ahead) {
   limit_.store(0, std::memory_order_seq_cst);
   const uint64_t begun = std::max(begun_.load(std::memory_order_seq_cst), admission_.next());
   const uint64_t point = admission_.hold(begun - admission_.next() + ahead);
-  limit_.store(admission_.limit(), std::memory_order_seq_cst);
+  limit_.store(limit(), std::memory_order_seq_cst);
   return point;
 }
 
@@ -42,7 +42,7 @@ void Gate::resume(uint64_t from, const ViewPointer& view) {
   const std::lock_guard lock(mutex_);
   admission_.resume(from, view);
   error_.reset();
-  limit_.store(admission_.limit(), std::memory_order_seq_cst);
+  limit_.store(limit(), std::memory_order_seq_cst);
 }
 
 void Gate::fail(const Error& error) {

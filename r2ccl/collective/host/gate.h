@@ -36,13 +36,15 @@ class Gate : public OperationCounter {
 
  private:
   Result<ViewPointer> ask(uint64_t number);
+  /// Locked. None where the view that was answered last is over.
+  uint64_t limit() const { return admission_.oldest() == current_ ? admission_.limit() : 0; }
 
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint64_t> limit_{kNever};  // operations below it have the view current_
   std::mutex mutex_;
   Admission admission_;         // mutex_
   std::optional<Error> error_;  // mutex_
-  ViewPointer current_;         // who begins operations
+  ViewPointer current_;         // who begins operations, and writes it under the lock
 };
 
 }  // namespace r2ccl::collective

@@ -57,6 +57,14 @@ TEST(Gate, the_first_operation_of_a_view_has_it_although_the_next_hold_comes_in_
   EXPECT_EQ(gate.view_for(8).value()->epoch, 2u);
 }
 
+TEST(Gate, a_view_from_the_first_operation_on_is_that_of_the_first_operation) {
+  Gate gate(view(0));
+  EXPECT_EQ(gate.hold(0), 0u);
+  gate.resume(0, view(1));
+  EXPECT_EQ(gate.view_for(0).value()->epoch, 1u);
+  EXPECT_EQ(gate.view_for(1).value()->epoch, 1u);
+}
+
 TEST(Gate, no_operation_slips_through_a_hold) {
   constexpr uint64_t kHolds = 1000;
   Gate gate(view(0));
