@@ -107,7 +107,7 @@ std::string env_to_compare(const std::string& env, const std::set<std::string>& 
 
 /// A condition as far as the two sides have to agree on it; nullopt: not at all. Of the faults all may differ
 /// if
-/// --may-differ names one of their settings, and of `env` if it names a setting of modes.
+/// --may-differ names one of their settings, and all of `env` if it names `env` or a setting of modes.
 std::optional<std::string> to_compare(const std::string& condition, const std::string& value,
                                       const std::set<std::string>& settings) {
   const auto names = [&](const std::string& group) {
@@ -116,7 +116,7 @@ std::optional<std::string> to_compare(const std::string& condition, const std::s
     });
   };
   if (condition == "env") {
-    if (names("modes")) return std::nullopt;
+    if (settings.contains("env") || names("modes")) return std::nullopt;
     return env_to_compare(value, settings);
   }
   if (((condition == "plan" || condition == "faults") && names("faults")) || settings.contains(condition))

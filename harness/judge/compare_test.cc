@@ -80,6 +80,11 @@ TEST(Compare, what_differs_in_its_faults_or_its_environment_is_not_comparable) {
       {{"env", "A=2, or 3, B=1"}, {"plan", "during iteration 60: throttle node1/nic0 (rate: 1 Mbit/s)"}});
   EXPECT_EQ(row(compare(tuned, doubly, thresholds), "conditions").why,
             "not comparable: env is none before and B=1 now");
+  const auto of_several = with({{"env", "various"}});  // runs of one side that differ
+  EXPECT_EQ(compare(of_several, tuned, thresholds).change(), Shift::kUnknown);
+  thresholds.may_differ = {"env"};
+  EXPECT_EQ(compare(tuned, doubly, thresholds).change(), Shift::kSame);
+  EXPECT_EQ(compare(of_several, tuned, thresholds).change(), Shift::kSame);
   thresholds.may_differ = {"env.A", "env.B"};
   EXPECT_EQ(compare(tuned, doubly, thresholds).change(), Shift::kSame);
   thresholds.may_differ = {"faults.0.rate"};
