@@ -9,7 +9,8 @@
 #   Needs GPUs, nvcc, NCCL's headers, Open MPI with its headers (in MPI_HOME, or found by the script), git and
 #   make. With --hosts, each host must have as many GPUs as this one, and this repository at the same path; the
 #   program is copied to them by ssh. NCCL_* and R2CC_* variables of the environment and LD_LIBRARY_PATH reach
-#   every rank. nccl-tests is built for the GPUs of this machine, or as NVCC_GENCODE says.
+#   every rank, but for NCCL_DEBUG, which the script sets: its lines are in the files in OUT. nccl-tests is built
+#   for the GPUs of this machine, or as NVCC_GENCODE says.
 #   --fabric  the NICs of the machines (verbs; the default if this machine has RDMA devices), or two virtual
 #             NICs per node (vhca), which connect processes of this machine only
 #
@@ -80,7 +81,9 @@ if ((ranks == 1)); then  # one rank alone would send nothing
   ranks=2
   export NCCL_TESTS_DEVICE=0
   words+=(-x NCCL_TESTS_DEVICE)
-  if [[ -z ${CUDA_MPS_PIPE_DIRECTORY:-} ]] && command -v nvidia-cuda-mps-control >/dev/null; then
+  # Not where one runs already (its own folder), nor for the GPU of another host.
+  if ((${#hosts[@]} == 0)) && [[ -z ${CUDA_MPS_PIPE_DIRECTORY:-} && ! -e ${R2CCL_SETUP_ROOT:-}/tmp/nvidia-mps/control ]] &&
+    command -v nvidia-cuda-mps-control >/dev/null; then
     export CUDA_MPS_PIPE_DIRECTORY=$out/mps CUDA_MPS_LOG_DIRECTORY=$out/mps
     mkdir -p "$out/mps"
     trap 'echo quit -t 5 | nvidia-cuda-mps-control >/dev/null 2>&1 || true' EXIT

@@ -112,6 +112,12 @@ class NcclTests(unittest.TestCase):
         self.assertIn("-x NCCL_TESTS_DEVICE ", ran)
         self.assertIn("-np 2 ", ran)
         self.assertEqual(self.read("mps.log").split("\n"), ["start %s/out/mps" % self.made, "quit -t 5", ""])
+        os.makedirs(os.path.join(self.made, "tmp/nvidia-mps/control"))  # one runs already
+        self.assertEqual(self.run_it(MPI_HOME=home, ONE_GPU="1").returncode, 0)
+        os.rmdir(os.path.join(self.made, "tmp/nvidia-mps/control"))
+        self.assertEqual(self.run_it("--hosts", "a", MPI_HOME=home, ONE_GPU="1").returncode, 0)  # it is a's GPU
+        self.assertIn("-x NCCL_TESTS_DEVICE ", self.read("out/all_reduce_perf_mode0.txt"))
+        self.assertEqual(self.read("mps.log").count("start"), 1)
         self.assertEqual(self.run_it("--hosts", "a,b", MPI_HOME=home, ONE_GPU="1").returncode, 0)  # two GPUs: nothing is shared
         self.assertNotIn("NCCL_TESTS_DEVICE", self.read("out/all_reduce_perf_mode0.txt"))
 
