@@ -31,24 +31,29 @@ Result<void> check_limits(const verbs::Device& device) {
   return need("max_mr", limits.max_mr, 8);
 }
 
+void take(std::vector<verbs::Device>& devices, const std::vector<size_t>& order) {
+  std::vector<verbs::Device> taken;
+  taken.reserve(order.size());
+  for (const size_t i : order) taken.push_back(std::move(devices[i]));
+  devices = std::move(taken);
+}
+
 /// A NIC that cannot do what a path needs is none, unless there is no other: then the error says so.
 Result<void> leave_out_limited(std::vector<verbs::Device>& devices) {
   std::optional<Error> last;
-  std::erase_if(devices, [&](const verbs::Device& device) {
-    const auto fine = check_limits(device);
-    if (fine) return false;
+  std::vector<size_t> kept;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const auto fine = check_limits(devices[i]);
+    if (fine) {
+      kept.push_back(i);
+      continue;
+    }
     R2_WARN("NET/R2CCL: %s; it is not used", fine.error().message.c_str());
     last = fine.error();
-    return true;
-  });
-  if (devices.empty() && last) return *last;
+  }
+  if (kept.empty() && last) return *last;
+  if (kept.size() < devices.size()) take(devices, kept);
   return {};
-}
-
-void take(std::vector<verbs::Device>& devices, const std::vector<size_t>& order) {
-  std::vector<verbs::Device> taken;
-  for (const size_t i : order) taken.push_back(std::move(devices[i]));
-  devices = std::move(taken);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ DmaBufRegistration* dma_buf_registration();
 class Device {
  public:
   Device(Device&&) = default;
-  Device& operator=(Device&&) = default;
+  /// It would close this device's context before what was made with it.
+  Device& operator=(Device&&) = delete;
 
   /// Opens every usable NIC, in the order of ibv_get_device_list, after NCCL_IB_HCA. A device without an
   /// active port of InfiniBand or RoCE is skipped with a log line. Error kNoDevice when none is left,
