@@ -432,7 +432,7 @@ class Driver final : public PlanAgreement {
 PlanAgreement::Settings PlanAgreement::Settings::from(const Config& config) {
   Settings settings;
   settings.interface = {config.socket_interface, config.socket_family, config.comm_id};
-  settings.give_up = config.control_bound + config.fail_bound;
+  settings.give_up = config.unreached_bound() + config.fail_bound;
   return settings;
 }
 

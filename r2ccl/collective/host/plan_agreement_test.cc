@@ -213,6 +213,13 @@ TEST(PlanAgreement, one_rank_agrees_with_itself) {
   EXPECT_EQ(events[0].c, 500u);
 }
 
+TEST(PlanAgreement, it_lasts_as_long_as_the_channels_of_the_job_do) {
+  auto config = Config::from([](const char*) -> const char* { return nullptr; });
+  ASSERT_TRUE(config);
+  EXPECT_GT(PlanAgreement::Settings::from(*config).give_up, config->unreached_bound());
+  EXPECT_GT(PlanAgreement::Settings::from(*config).give_up, config->no_path_bound());
+}
+
 TEST(PlanAgreement, every_rank_changes_at_the_same_operation) {
   Ranks ranks(4, {}, true);
   ranks.join();
