@@ -34,7 +34,7 @@ class Idleness {
 
  private:
   static constexpr double kForgets = 1.001;  // more requests are open, and each poll takes longer
-  static constexpr double kShortNs = 5'000;
+  static constexpr double kShortNs = 20'000;
   static constexpr double kLongNs = 150'000;
   static constexpr double kYieldNs = 500;  // where nobody else wants the core
   double shortest_ = kLongNs;
