@@ -179,6 +179,7 @@ class Receiver::Host : public Actions {
 void Receiver::waited(bool patient, Owned owned) {
   Host host(*this, owned);
   receiving_.waited(host, patient);
+  active()->push_work(owned);
 }
 
 uint32_t Receiver::standing_still(Owned owned) {
