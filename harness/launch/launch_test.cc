@@ -102,7 +102,7 @@ TEST(Process, dies_with_the_process_that_started_it) {
   const pid_t middle = fork();
   if (middle == 0) {
     const int null = open("/dev/null", O_WRONLY);
-    Process process(shell("sleep 1000", null));
+    Process process(shell("exec sleep 1000", null));
     const pid_t pid = process.pid();
     [[maybe_unused]] const ssize_t n = write(tell[1], &pid, sizeof(pid));
     while (true) pause();
