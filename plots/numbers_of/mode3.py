@@ -101,6 +101,7 @@ BLOCKS = {
     "mode3-algorithms": mode3_algorithms,
     "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
+    "mode3-algorithms-pauses": lambda results: mode3_algorithms(results, "mode3_algorithms_pauses"),
     "mode3-throttled": mode3_throttled,
 }
 NUMBERS = {
