@@ -213,7 +213,7 @@ bool Path::retry_sentinels() {
 
 void Path::probe(uint64_t now, uint32_t bytes) {
   if (!probe_pair_ || probe_outstanding_) return;
-  probe_sent_ = now;
+  probe_wait_.begin(now);
   pushed_ = false;
   const int error = probe_pair_.post_read(work(kWorkProbe, 0), channel_memory->probe_landing, bytes,
                                           memory_lkey, remote_.probe_word, remote_.probe_key);
@@ -242,10 +242,9 @@ ProbeState Path::look_for_answer(uint64_t now) {
   }
   if (count == 0) return probe_state_;
   probe_outstanding_ = false;
-  const bool stale = stale_;
-  stale_ = false;
+  const bool stale = probe_wait_.end();
   if (count > 0 && completion.status == IBV_WC_SUCCESS) {
-    probe_took_ = std::max<uint64_t>(now - probe_sent_, 1);
+    probe_took_ = std::max<uint64_t>(probe_wait_.age(now), 1);
     if (stale) return probe_state_ = ProbeState::kIdle;
     probe_state_ = ProbeState::kAnswered;
   } else {
