@@ -438,7 +438,7 @@ ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
       return ProbeSight::kAnswered;
     case ProbeState::kWaiting: {
       const uint64_t most = limit();
-      path.push_probe(wants_push(path.probe_age(tick.alive), most));
+      path.push_probe(wants_push(path.probe_age(tick.alive), most), tick.alive);
       return awaits(path.probe_awaited(tick.alive), most);
     }
     case ProbeState::kFailed:

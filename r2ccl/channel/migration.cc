@@ -49,8 +49,8 @@ void Channel::note_told(const Path& path, trace::DetectedBy by, const std::strin
 void Channel::look_at_probes(const Tick& tick) {
   for (auto& path : paths_) {
     if (look_at_probe(*path, tick) == ProbeState::kWaiting)
-      path->push_probe(
-          wants_push_unasked(path->state, path->probe_age(tick.alive), probe_limit(*path, tick)));
+      path->push_probe(wants_push_unasked(path->state, path->probe_age(tick.alive), probe_limit(*path, tick)),
+                       tick.alive);
     else if (is_stale(sender_, end_.phase(), path->state,
                       failback_.has(path->id()) || is_for_move(path->id())))
       path->forget_probe();
