@@ -63,7 +63,7 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
                   "the peer detected it by " + std::string(trace::name(by)));
   actions.planned = migrate.planned != 0;
   actions.detected_there = by;
-  ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
+  ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path, actions.planned);
 }
 
 void Channel::begin_search(const Tick& tick) {
