@@ -437,9 +437,9 @@ ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
     case ProbeState::kAnswered:
       return ProbeSight::kAnswered;
     case ProbeState::kWaiting: {
-      const uint64_t age = path.probe_age(tick.alive), most = limit();
-      path.push_probe(wants_push(age, most));
-      return awaits(age, most);
+      const uint64_t most = limit();
+      path.push_probe(wants_push(path.probe_age(tick.alive), most), tick.alive);
+      return awaits(path.probe_awaited(tick.alive), most);
     }
     case ProbeState::kFailed:
       break;

@@ -47,10 +47,14 @@ void Channel::note_told(const Path& path, trace::DetectedBy by, const std::strin
 
 // Whatever the phase: how long an answer took is counted up to this look.
 void Channel::look_at_probes(const Tick& tick) {
-  for (auto& path : paths_)
-    if (look_at_probe(*path, tick) != ProbeState::kWaiting &&
-        is_stale(sender_, end_.phase(), path->state, failback_.has(path->id()) || is_for_move(path->id())))
+  for (auto& path : paths_) {
+    if (look_at_probe(*path, tick) == ProbeState::kWaiting)
+      path->push_probe(wants_push_unasked(path->state, path->probe_age(tick.alive), probe_limit(*path, tick)),
+                       tick.alive);
+    else if (is_stale(sender_, end_.phase(), path->state,
+                      failback_.has(path->id()) || is_for_move(path->id())))
       path->forget_probe();
+  }
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
@@ -59,7 +63,7 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
                   "the peer detected it by " + std::string(trace::name(by)));
   actions.planned = migrate.planned != 0;
   actions.detected_there = by;
-  ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
+  ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path, actions.planned);
 }
 
 void Channel::begin_search(const Tick& tick) {

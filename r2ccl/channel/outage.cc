@@ -30,6 +30,9 @@ struct Channel::Reconnecting {
   bool in_haste() const {
     HasteSight seen;
     seen.phase = c.end_.phase();
+    seen.planned = c.end_.planned();
+    seen.active = c.active() != nullptr;
+    seen.suspected = c.suspected_.load(std::memory_order_acquire);
     seen.closing = c.is_closing();
     seen.failed = c.status() == Status::kFailed;
     return r2ccl::in_haste(seen);

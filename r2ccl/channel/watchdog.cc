@@ -101,8 +101,8 @@ void Channel::leave_suspects(const Tick& tick) {
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
-  if (const auto took = path.told_time(resend_after(context_.config.ib_timeout)))
-    probe_times_->answered(path.local_nic(), path.remote_nic(), *took, tick.alive);
+  if (const auto told = path.told_time(resend_after(context_.config.ib_timeout)))
+    probe_times_->answered(path.local_nic(), path.remote_nic(), told->took, tick.alive, told->since_push);
   return state;
 }
 

@@ -14,6 +14,7 @@
 #include <functional>
 #include <vector>
 
+#include "r2ccl/control/interface.h"
 #include "r2ccl/control/link.h"
 
 namespace r2ccl::control {
@@ -387,6 +388,16 @@ TEST(ForkedChild, has_no_copy_of_any_connection_however_many_there_are) {
   }
   limit.rlim_cur = before;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+TEST(ForkedChild, has_no_copy_of_a_connection_that_is_still_being_made) {
+  Endpoint where;
+  auto listener = listen_any({}, where);
+  ASSERT_TRUE(listener.ok()) << listener.error().message;
+  auto connecting = start_connect(where);
+  ASSERT_TRUE(connecting.ok()) << connecting.error().message;
+  EXPECT_TRUE(in_child([&] { return is_open(listener->get()) && !is_open(connecting->get()); }));
+  EXPECT_TRUE(is_open(connecting->get()));
 }
 
 TEST(ForkedChild, keeps_what_has_the_number_of_a_listener_that_was_closed) {

@@ -84,9 +84,11 @@ void tune(int fd, Silence silence) {
 Stream::Stream(Descriptor fd) : fd_(std::move(fd)) { fd_.close_in_child(); }
 
 void close_all_in_child() {
-  for (size_t word = 0; word < g_closed_in_child.size(); ++word)
+  for (size_t word = 0; word < g_closed_in_child.size(); ++word) {
+    if (g_closed_in_child[word].load() == 0) continue;  // a write would copy the page
     for (uint64_t bits = g_closed_in_child[word].exchange(0); bits != 0; bits &= bits - 1)
       ::close(int(word * 64) + std::countr_zero(bits));
+  }
 }
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
@@ -144,6 +146,7 @@ Result<Descriptor> start_connect(const Endpoint& where, bool* refused, Silence s
   if (refused) *refused = false;
   Descriptor fd(socket(where.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return failure("socket");
+  fd.close_in_child();
   tune(fd.get(), silence);
   sockaddr_storage address;
   const socklen_t length = to_sockaddr(where, address);

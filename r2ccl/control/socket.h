@@ -49,8 +49,8 @@ struct InterfaceWish;  // interface.h
 Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where, std::string* interface = nullptr);
 /// `address` is an IPv4 or IPv6 one.
 Endpoint endpoint_of(const sockaddr* address);
-/// Starts a connection; it is established when the descriptor becomes writable. With `refused`: whether it
-/// was refused at once, because nobody listens there.
+/// Starts a connection; it is established when the descriptor becomes writable. A forked child closes its
+/// copy. With `refused`: whether it was refused at once, because nobody listens there.
 Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr,
                                  Silence silence = Silence::kLong);
 

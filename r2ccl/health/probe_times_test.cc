@@ -56,6 +56,41 @@ TEST(ProbeTimes, each_path_left_for_silence_without_anything_in_between_doubles_
   EXPECT_EQ(times.deadline(0, 0, 3, kNow), 64u);
 }
 
+// Pushed when half of the deadline is over, and answered at once: each of them would double the deadline.
+TEST(ProbeTimes, a_probe_that_is_answered_only_because_it_was_pushed_says_nothing) {
+  ProbeTimes times(kLeast, kMost);
+  times.answered(0, 0, 1, kNow);
+  for (int i = 0; i < 10; ++i) {
+    const uint64_t pushed_after = times.deadline(0, 0, 0, kNow) / 2 + 1;
+    times.answered(0, 0, pushed_after + 1, kNow, 1);
+  }
+  EXPECT_EQ(times.slowest(0, 0, kNow), 1u);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow), kLeast);
+}
+
+// A rail that has become slow: the push has not brought the answer.
+TEST(ProbeTimes, an_answer_long_after_the_push_tells_how_slow_the_rail_is) {
+  ProbeTimes times(kLeast, kMost);
+  times.answered(0, 0, 1, kNow);
+  times.answered(0, 0, 7, kNow, 2);
+  EXPECT_EQ(times.deadline(0, 0, 0, kNow), 28u);
+  times.answered(0, 1, 5, kNow, 0);
+  EXPECT_EQ(times.slowest(0, 1, kNow), 0u);
+  times.answered(0, 1, 5, kNow, 1);
+  EXPECT_EQ(times.slowest(0, 1, kNow), 5u) << "nothing was known of it";
+}
+
+// What is not told never took longer than three quarters of the deadline, so no rail is left for it.
+TEST(ProbeTimes, a_rail_that_slows_down_step_by_step_is_noticed_before_its_answers_come_too_late) {
+  ProbeTimes times(kLeast, kMost);
+  times.answered(0, 0, 2, kNow);
+  for (uint64_t took = 2; took < kMost / 4; ++took) {
+    const uint64_t deadline = times.deadline(0, 0, 0, kNow);
+    ASSERT_LT(took, deadline);
+    times.answered(0, 0, took, kNow, took > deadline / 2 ? took - deadline / 2 : ProbeTimes::kNotPushed);
+  }
+}
+
 // Nothing has been answered yet over a NIC that has just become slow, and its queue is long.
 TEST(ProbeTimes, what_stands_before_a_probe_in_a_slow_nics_queue_is_waited_for) {
   ProbeTimes times(kLeast, kMost);

@@ -213,7 +213,7 @@ bool Path::retry_sentinels() {
 
 void Path::probe(uint64_t now, uint32_t bytes) {
   if (!probe_pair_ || probe_outstanding_) return;
-  probe_sent_ = now;
+  probe_wait_.begin(now);
   pushed_ = false;
   const int error = probe_pair_.post_read(work(kWorkProbe, 0), channel_memory->probe_landing, bytes,
                                           memory_lkey, remote_.probe_word, remote_.probe_key);
@@ -226,9 +226,10 @@ void Path::push_work(Owned) {
   work_pushed_ = data.post_empty_write(work(kWorkPush, 0), remote_.ring, remote_.ring_key) == 0;
 }
 
-void Path::push_probe(bool due) {
+void Path::push_probe(bool due, uint64_t now) {
   if (!due || pushed_ || push_outstanding_ || !probe_outstanding_) return;
   pushed_ = true;
+  pushed_at_ = now;
   push_outstanding_ =
       probe_pair_.post_empty_write(work(kWorkProbe, kPush), remote_.probe_word, remote_.probe_key) == 0;
 }
@@ -242,10 +243,10 @@ ProbeState Path::look_for_answer(uint64_t now) {
   }
   if (count == 0) return probe_state_;
   probe_outstanding_ = false;
-  const bool stale = stale_;
-  stale_ = false;
+  const bool stale = probe_wait_.end();
   if (count > 0 && completion.status == IBV_WC_SUCCESS) {
-    probe_took_ = std::max<uint64_t>(now - probe_sent_, 1);
+    answer_ = {std::max<uint64_t>(probe_wait_.age(now), 1),
+               pushed_ ? now - pushed_at_ : health::ProbeTimes::kNotPushed};
     if (stale) return probe_state_ = ProbeState::kIdle;
     probe_state_ = ProbeState::kAnswered;
   } else {

@@ -19,10 +19,12 @@
 
 #include "r2ccl/balance/meter.h"
 #include "r2ccl/base/result.h"
+#include "r2ccl/health/probe_times.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
 #include "r2ccl/protocol/limits.h"
 #include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/probe_wait.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/event.h"
 #include "r2ccl/verbs/completion_queue.h"
@@ -150,19 +152,26 @@ class Path {
   void probe(uint64_t now, uint32_t bytes = 8);
   void prove(uint64_t now) { probe(now, kProofBytes); }
   /// Where it is `due`: posts an empty write behind the probe that is under way, once (protocol/choice.h).
-  void push_probe(bool due);
+  void push_probe(bool due, uint64_t now);
   ProbeState poll_probe(uint64_t now) { return probe_outstanding_ ? look_for_answer(now) : probe_state_; }
   ProbeState probe_state() const { return probe_state_; }
-  uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
-  /// How long the answer took that came last, if it was not told yet and says something: a queue pair that
-  /// has waited for `resend_ns` sends again, and what then comes back may be the answer to that.
-  std::optional<uint64_t> told_time(uint64_t resend_ns) {
-    const uint64_t took = std::exchange(probe_took_, 0);
-    return took > 0 && took < resend_ns ? std::optional(took) : std::nullopt;
+  uint64_t probe_age(uint64_t now) const { return probe_wait_.age(now); }
+  /// The caller awaits the answer that is under way: for how long, in ns (protocol/probe_wait.h).
+  uint64_t probe_awaited(uint64_t now) { return probe_wait_.awaited(now); }
+  /// Of an answer: how long it took, and how much of that was left when the probe was pushed, in ns
+  /// (health::ProbeTimes::kNotPushed: it was not).
+  struct AnswerTime {
+    uint64_t took = 0, since_push = health::ProbeTimes::kNotPushed;
+  };
+  /// Of the answer that came last, if it was not told yet and says something: a queue pair that has waited
+  /// for `resend_ns` sends again, and what then comes back may be the answer to that.
+  std::optional<AnswerTime> told_time(uint64_t resend_ns) {
+    const AnswerTime told = std::exchange(answer_, {});
+    return told.took > 0 && told.took < resend_ns ? std::optional(told) : std::nullopt;
   }
   /// The answer no longer matters. One that is still under way stays so: a QP holds one READ at a time.
   void forget_probe() {
-    stale_ = probe_outstanding_;
+    if (probe_outstanding_) probe_wait_.forget();
     probe_state_ = probe_outstanding_ ? ProbeState::kWaiting : ProbeState::kIdle;
   }
 
@@ -258,12 +267,12 @@ class Path {
   verbs::QueuePair flush_pair_;
   uint64_t flush_covers_ = 0;  // of the flush that is under way
   ProbeState probe_state_ = ProbeState::kIdle;
-  uint64_t probe_sent_ = 0;
-  uint64_t probe_took_ = 0;  // of an answer that told_time() has not told
+  ProbeWait probe_wait_;
+  AnswerTime answer_;  // that told_time() has not told
   bool probe_outstanding_ = false;
-  bool pushed_ = false;            // the probe that is under way
+  bool pushed_ = false;  // the probe that is under way
+  uint64_t pushed_at_ = 0;
   bool push_outstanding_ = false;  // not polled
-  bool stale_ = false;  // the answer that is under way was asked for before, and says nothing of now
 };
 
 }  // namespace r2ccl

@@ -173,10 +173,11 @@ class ChannelEnd {
   }
 
   // --- the peer
-  void on_migrate(uint32_t epoch, uint32_t path) {
+  /// `planned`: the path has not failed there.
+  void on_migrate(uint32_t epoch, uint32_t path, bool planned = false) {
     if (!host_.holds(Rule::kSenderFirst) && epoch == end_.epoch()) return;
-    switch (
-        end_.peer_leaves(host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1, path, carries(path))) {
+    switch (end_.peer_leaves(host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1, path, carries(path),
+                             planned)) {
       case MigrateReply::kFenceActive:
         host_.told(path);
         return fence(path, false);

@@ -124,6 +124,9 @@ TEST(OnMigrate, what_does_not_carry_here_is_fenced_as_one_that_was_given_up) {
   EXPECT_EQ(host.did, (Did{"fence given up 6"}));
   ChannelEnd(end, host).on_migrate(1, 6);
   EXPECT_EQ(host.did.size(), 1u) << "said before";
+  EXPECT_FALSE(end.planned());
+  ChannelEnd(end, host).on_migrate(2, 1, true);
+  EXPECT_TRUE(end.planned()) << "what the peer leaves has not failed";
 }
 
 TEST(OnFenced, counts_for_the_path_and_the_epoch_that_it_names) {

@@ -36,6 +36,11 @@ constexpr ProbeSight awaits(uint64_t age, uint64_t limit) {
 /// at once: the responder asks for a request that is missing (NAK of a sequence error), and an ACK beyond a
 /// READ tells the requester that its answer is (implied NAK; IBTA volume 1, chapter 9.7).
 constexpr bool wants_push(uint64_t age, uint64_t limit) { return age > limit / 2; }
+/// … also while nobody asks for the answer: a stall may end before that time is over, and the next one would
+/// find the probe as it was. Of a path that is being opened only the opening knows the limit, and it asks.
+constexpr bool wants_push_unasked(PathState state, uint64_t age, uint64_t limit) {
+  return (is_in_use(state) || may_take_over(state)) && wants_push(age, limit);
+}
 
 enum class Choice : uint8_t {
   kUse,   ///< a path carries

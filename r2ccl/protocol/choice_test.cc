@@ -116,5 +116,14 @@ TEST(Choice, a_probe_is_pushed_when_half_its_time_is_over) {
   EXPECT_TRUE(wants_push(1, 0));
 }
 
+TEST(Choice, a_probe_whose_stall_has_ended_is_pushed_too) {
+  for (const PathState state : {PathState::kActive, PathState::kLane, PathState::kStandby}) {
+    EXPECT_FALSE(wants_push_unasked(state, 4, 8));
+    EXPECT_TRUE(wants_push_unasked(state, 5, 8));
+  }
+  EXPECT_FALSE(wants_push_unasked(PathState::kProving, 5, 8)) << "its first answer may take longer";
+  EXPECT_FALSE(wants_push_unasked(PathState::kFencing, 5, 8)) << "nobody will ask for its answer";
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -56,6 +56,8 @@ class MigrationEnd {
   uint32_t leaving() const { return leaving_; }
   /// Where a planned migration goes; 0: to whatever works.
   uint32_t target() const { return target_; }
+  /// The path that is left has not failed.
+  bool planned() const { return planned_; }
   /// What is known of a half of that path.
   enum class Fence : uint8_t {
     kPending,
@@ -66,17 +68,17 @@ class MigrationEnd {
   Fence peer_fence() const { return peer_; }
 
   /// This end leaves `path`, its active one: the next epoch. The caller fences the path and tells the peer.
-  void leave(uint32_t path, uint32_t target = 0) { enter(epoch_ + 1, path, target); }
+  void leave(uint32_t path, uint32_t target = 0) { enter(epoch_ + 1, path, target, target != 0); }
 
-  /// The peer leaves `path`. `carries`: it is this end's active path, or one of its lanes. Both may have
-  /// noticed at once; that is one migration. With lanes they may have noticed different failures: then both
-  /// leave the sender's path first, and the receiver's (the sender marks it failed, on kOther) in the next
-  /// epoch.
-  MigrateReply peer_leaves(uint32_t epoch, uint32_t path, bool carries) {
+  /// The peer leaves `path`. `carries`: it is this end's active path, or one of its lanes. `planned`: it has
+  /// not failed. Both may have noticed at once; that is one migration. With lanes they may have noticed
+  /// different failures: then both leave the sender's path first, and the receiver's (the sender marks it
+  /// failed, on kOther) in the next epoch.
+  MigrateReply peer_leaves(uint32_t epoch, uint32_t path, bool carries, bool planned = false) {
     const bool at_once = epoch == epoch_ && phase_ != Phase::kRunning && path != leaving_;
     if (at_once && sender_) return MigrateReply::kOther;
     if (epoch <= epoch_ && !at_once) return MigrateReply::kOld;
-    enter(epoch, path, 0);
+    enter(epoch, path, 0, planned);
     return carries ? MigrateReply::kFenceActive : MigrateReply::kFenceGivenUp;
   }
 
@@ -109,7 +111,7 @@ class MigrationEnd {
     if (sender_ || epoch != epoch_ || (phase_ == Phase::kRunning && connected)) return MigrateReply::kOld;
     if (stands_by) return MigrateReply::kUse;
     if (!connected) return MigrateReply::kOld;  // the sender hears of it through our kDrop
-    enter(epoch_ + 1, path, 0);
+    enter(epoch_ + 1, path, 0, false);
     return MigrateReply::kFenceGivenUp;
   }
 
@@ -117,10 +119,11 @@ class MigrationEnd {
   void running() { phase_ = Phase::kRunning; }
 
  private:
-  void enter(uint32_t epoch, uint32_t path, uint32_t target) {
+  void enter(uint32_t epoch, uint32_t path, uint32_t target, bool planned) {
     epoch_ = epoch;
     leaving_ = path;
     target_ = target;
+    planned_ = planned;
     phase_ = Phase::kFencing;
     own_ = peer_ = Fence::kPending;
   }
@@ -143,6 +146,7 @@ class MigrationEnd {
   uint32_t epoch_ = 0;
   uint32_t leaving_ = 0;
   uint32_t target_ = 0;
+  bool planned_ = false;
 };
 
 /// The peer has given up a path that is in `state` here.

@@ -67,14 +67,19 @@ constexpr AfterBreak after_break(const BreakSight& seen) {
   return AfterBreak::kOutage;
 }
 
-/// Is a refusal the end? A path has failed as well; or this end is closed, or has failed, and is only to be
-/// over soon.
+/// Is a refusal the end? The active path has failed as well; or this end is closed, or has failed, and is
+/// only to be over soon. The path that a planned migration leaves works, and so does the active path while
+/// only a lane is left: then a refusal alone shows nothing.
 struct HasteSight {
   Phase phase = Phase::kRunning;
+  bool planned = false;    ///< what is left has not failed
+  bool active = false;     ///< there is an active path
+  bool suspected = false;  ///< … or a lane, and one of those is marked failed
   bool closing = false, failed = false;
 };
 constexpr bool in_haste(const HasteSight& seen) {
-  return seen.phase != Phase::kRunning || seen.closing || seen.failed;
+  const bool path_failed = (!seen.planned && !seen.active) || seen.suspected;
+  return (seen.phase != Phase::kRunning && path_failed) || seen.closing || seen.failed;
 }
 
 /// The peer's process has ended. What it brought before is not lost: a path that is in the hands of its NIC's
@@ -213,6 +218,13 @@ class Outage {
   }
 
  private:
+  // Alive; when data last moved. While a path is left, `anywhere` stands still, and this channel's own data
+  // may move over other paths.
+  template <class Host>
+  static uint64_t moved_at(Host& host) {
+    const MovedSight moved = host.moved();
+    return std::max(moved.here, moved.anywhere);
+  }
   template <class Host>
   void close(Host& host, const Tick& tick) {
     host.close();
@@ -228,7 +240,7 @@ class Outage {
   template <class Host>
   void refused(Host& host, const Tick& tick) {
     const bool sets_up = host.setting_up();
-    const bool lives = !sets_up && host.moved().anywhere > std::exchange(state_.refused_at, tick.alive);
+    const bool lives = !sets_up && moved_at(host) > std::exchange(state_.refused_at, tick.alive);
     state_.refused = lives ? 0 : state_.refused + 1;
     const uint32_t most = !sets_up && host.in_haste() ? 1 : kMostRefused;
     if (state_.refused < most) {
@@ -262,8 +274,7 @@ class Outage {
     const uint64_t most =
         state_.reached ? kReachedFactor * bound_ : std::max(unreached_, bound_ + state_.patience);
     // A process that is reached lives in any case. Whether it restores this channel others do not show.
-    const MovedSight moved = host.moved();
-    const uint64_t since = std::max(state_.since, state_.reached ? moved.here : moved.anywhere);
+    const uint64_t since = std::max(state_.since, state_.reached ? host.moved().here : moved_at(host));
     if (host.setting_up() || tick.alive - since <= most) return;
     if (state_.reached)
       return host.gone("closed, and its process, which can be reached, has not restored it");

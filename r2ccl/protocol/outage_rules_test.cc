@@ -154,6 +154,12 @@ TEST(Outage, a_refusal_ends_a_channel_whose_path_has_failed_or_that_is_over) {
   EXPECT_FALSE(in_haste({}));
   EXPECT_TRUE(in_haste({.phase = Phase::kFencing}));
   EXPECT_TRUE(in_haste({.phase = Phase::kChoosing}));
+  EXPECT_FALSE(in_haste({.phase = Phase::kFencing, .planned = true})) << "it has not failed";
+  EXPECT_FALSE(in_haste({.phase = Phase::kWaitingForPeer, .active = true})) << "only a lane is left";
+  EXPECT_TRUE(in_haste({.phase = Phase::kFencing, .active = true, .suspected = true}));
+  EXPECT_TRUE(in_haste({.phase = Phase::kFencing, .planned = true, .suspected = true}));
+  EXPECT_FALSE(in_haste({.suspected = true})) << "Outage::path_fails() is told when it is left";
+  EXPECT_TRUE(in_haste({.planned = true, .closing = true}));
   EXPECT_TRUE(in_haste({.closing = true}));
   EXPECT_TRUE(in_haste({.failed = true}));
 }
@@ -183,6 +189,22 @@ TEST(Outage, a_process_that_moves_data_lives_whatever_its_host_refuses) {
   EXPECT_GT(o.network.connects, 150);
   EXPECT_LT(o.network.connects, 250) << "it is not asked without a pause";
   EXPECT_LE(o.goes_on(10'000), (Outage::kMostRefused + 1) * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+}
+
+// A lane is left, and the active path carries on. DataMoved holds `anywhere` back in such a phase.
+TEST(Outage, a_channel_that_moves_data_itself_while_a_lane_is_left_does_not_end_by_refusals) {
+  Lasting o;
+  o.network.begins = Reach::kRefused;
+  o.network.hastens = false;
+  o.breaks();
+  o.network.hastens = true;  // another path has failed, too
+  for (int i = 0; i < 1000; ++i) {
+    o.network.sight.here = o.tick.alive + 1;
+    o.goes_on(10);
+    ASSERT_EQ(o.network.why, "") << i;
+  }
+  EXPECT_LE(o.goes_on(1000), 2 * Outage::kRetryNs / kMs);
   EXPECT_EQ(o.network.why, "closed: that process ended");
 }
 

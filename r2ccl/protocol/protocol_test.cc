@@ -128,6 +128,22 @@ TEST(MigrationEnd, two_ends_that_notice_different_failures_leave_the_senders_fir
   EXPECT_EQ(receiver.peer_leaves(2, 2, false), MigrateReply::kFenceGivenUp);
 }
 
+TEST(MigrationEnd, both_ends_know_whether_the_path_that_is_left_has_failed) {
+  MigrationEnd sender(true), receiver(false);
+  sender.leave(1, 2);
+  EXPECT_TRUE(sender.planned());
+  receiver.peer_leaves(1, 1, true, true);
+  EXPECT_TRUE(receiver.planned());
+  sender.running();
+  sender.leave(2);
+  EXPECT_FALSE(sender.planned());
+  receiver.peer_leaves(2, 2, true, false);
+  EXPECT_FALSE(receiver.planned());
+  receiver.peer_leaves(3, 3, true, true);
+  EXPECT_EQ(receiver.peer_uses(3, 4, false, true), MigrateReply::kFenceGivenUp);
+  EXPECT_FALSE(receiver.planned()) << "it has given that path up itself";
+}
+
 TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_here_or_not) {
   MigrationEnd active(false), given_up(false);
   EXPECT_EQ(active.peer_leaves(1, 4, true), MigrateReply::kFenceActive);

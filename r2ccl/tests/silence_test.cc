@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -66,6 +67,40 @@ TEST(Silence, a_probe_that_loses_one_packet_is_answered) {
   });
   const auto end = std::chrono::steady_clock::now() + 20 * (130ms + 100ms * (kSanitizerFactor - 1));
   run_rounds(receiver, sender, [&] { return std::chrono::steady_clock::now() > end; });
+  stopper.join();
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_LT(fabric.counters(0, 1).tx_bytes, 500'000u) << "traffic has migrated";
+}
+
+// The stall ends before half of the time for the answer is over. The probe is still repeated, and the next
+// stall does not find it too old.
+TEST(Silence, a_probe_that_loses_a_packet_in_a_stall_that_soon_ends_is_answered) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment wide{{"R2CC_PROBE_MS", std::to_string(200 * kSanitizerFactor)}};
+  const Child receiver = start(fabric, 1, wide, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* channel) { receive_rounds(n, channel, link); });
+  });
+  const Child sender = start(fabric, 0, wide, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* channel) {
+      const LostPacket packet(channel->context(), &LostPacket::is_probe, 1);
+      send_rounds(n, channel, link);
+      EXPECT_TRUE(packet.lost() && packet.sent_again());
+    });
+  });
+  relay_handle(receiver, sender);
+  std::atomic<bool> over{false};
+  std::thread stopper([&] {
+    for (int i = 0; i < 6; ++i) {
+      std::this_thread::sleep_for(20ms);
+      kill(receiver.pid, SIGSTOP);
+      std::this_thread::sleep_for(40ms * kSanitizerFactor);
+      kill(receiver.pid, SIGCONT);
+      if (i == 0) std::this_thread::sleep_for(400ms * kSanitizerFactor);  // longer than R2CC_PROBE_MS
+    }
+    over = true;
+  });
+  run_rounds(receiver, sender, [&] { return over.load(); });
   stopper.join();
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
