@@ -139,9 +139,13 @@ namespace {
 // and memory any more. The objects themselves stay, as libibverbs' do: the program may still look at them.
 void end_leftovers(Context& context) {
   const Runtime::Objects left = context.runtime->objects_of(context);
-  for (Qp* qp : left.qps) end_qp(*qp);
-  for (Srq* srq : left.srqs) end_srq(*srq);
-  for (Cq* cq : left.cqs) end_cq(*cq);
+  const auto end = [](auto& object, auto end_object) {
+    end_object(object);
+    release_slot(object);
+  };
+  for (Qp* qp : left.qps) end(*qp, end_qp);
+  for (Srq* srq : left.srqs) end(*srq, end_srq);
+  for (Cq* cq : left.cqs) end(*cq, end_cq);
   end_regions_of(context);
 }
 

@@ -111,6 +111,7 @@ bool is_mapped(const void* address, std::size_t length) {
 
 // The regions of those slots end: whoever has not looked at its key yet finds none.
 void end_regions(Runtime& runtime, std::span<const std::size_t> slots) {
+  if (slots.empty()) return;  // nothing is to be waited for
   auto& regions = runtime.fabric().memory_regions;
   for (const std::size_t slot : slots) regions[slot].key.store(0);
   // A transfer that has looked at the key before is still allowed to be at it; the memory may go when we
@@ -196,7 +197,8 @@ void end_regions_of(const Context& context) {
   auto& regions = runtime.fabric().memory_regions;
   std::vector<std::size_t> slots;
   for (std::size_t i = 0; i < regions.used_slots.load(); ++i)
-    if (regions[i].owner.load() == runtime.self() && regions[i].context.load() == context.id) slots.push_back(i);
+    if (regions[i].owner.load() == runtime.self() && regions[i].context.load() == context.id)
+      slots.push_back(i);
   end_regions(runtime, slots);
 }
 

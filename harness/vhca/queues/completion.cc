@@ -158,7 +158,9 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   Cq& cq = cq_of(ibcq);
   Runtime& runtime = *cq.owner->runtime;
   if (runtime.is_forked_copy()) return -1;
-  runtime.progress_if_due();
+  // Who has armed the CQ looks once more and then waits for the event, as ibv_get_cq_event(3) prescribes.
+  const bool goes_on = (cq.shared->notify.load(std::memory_order_relaxed) & kArmedMask) == 0;
+  runtime.progress_if_due(goes_on);
   const auto take = [&] {
     const std::lock_guard guard(cq.lock);
     const int sent = take_sent(cq, count, wc);

@@ -12,7 +12,8 @@ ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_chan
                   int comp_vector);
 int resize_cq(ibv_cq* cq, int cqe);
 int destroy_cq(ibv_cq* cq);
-void end_cq(Cq& cq);  // as end_qp
+void end_cq(Cq& cq);        // as end_qp
+void release_slot(Cq& cq);  // likewise
 
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);

@@ -113,6 +113,10 @@ void end_cq(Cq& cq) {
     for (; cq.unread_events != 0; --cq.unread_events) lower_eventfd_if_raised(channel.fd);
     --channel.refcnt;
   }
+}
+
+void release_slot(Cq& cq) {
+  Runtime& runtime = *cq.owner->runtime;
   // A holder of one of its QPs may have been stopped right before it tells this queue of a receive: then its
   // slot stays taken until this process ends.
   const auto of_it = [&](const QpSlot& qp) { return qp.recv_cq == cq.slot; };
@@ -128,6 +132,7 @@ int destroy_cq(ibv_cq* ibcq) {
   while (cq.comp_events_completed != cq.events_reported) pthread_cond_wait(&cq.cond, &cq.mutex);
   pthread_mutex_unlock(&cq.mutex);
   forget_async_events(cq);
+  release_slot(cq);
   pthread_cond_destroy(&cq.cond);
   pthread_mutex_destroy(&cq.mutex);
   const std::unique_ptr<Cq> gone(&cq);

@@ -157,6 +157,8 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   Qp& qp = qp_of(ibqp);
   Runtime& runtime = *qp.owner->runtime;
   if (runtime.is_forked_copy()) return ENODEV;
+  if (qp.shared->number.load() != qp.qp_base.qp_num)
+    return EINVAL;  // ended: a kernel has forgotten the handle
   const auto current = static_cast<ibv_qp_state>(qp.state());
   const ibv_qp_state from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : current;
   if (from != current) return EINVAL;

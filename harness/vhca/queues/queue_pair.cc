@@ -185,17 +185,23 @@ void end_qp(Qp& qp) {
   detach_receiver(cq_of(qp.qp_base.recv_cq), qp);
   purge_completions(cq_of(qp.qp_base.send_cq), qp);
   end_receive_queue(qp);
-  if (!has_living_holder(fabric, slot)) {  // else its ring and slot stay taken until this process ends
-    free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
-    slot.owner.store(0);
-  }
+}
+
+void release_slot(Qp& qp) {
+  Runtime& runtime = *qp.owner->runtime;
+  Fabric& fabric = runtime.fabric();
+  QpSlot& slot = *qp.shared;
+  if (has_living_holder(fabric, slot)) return;  // its ring and slot stay taken until this process ends
+  free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
+  slot.owner.store(0);
 }
 
 int destroy_qp(ibv_qp* ibqp) {
   const std::unique_ptr<Qp> qp(&qp_of(ibqp));
   end_qp(*qp);
   if (qp->owner->runtime->is_forked_copy()) return 0;
-  forget_async_events(*qp);
+  forget_async_events(*qp);  // until then a handler of its events may use the handle
+  release_slot(*qp);
   pthread_cond_destroy(&qp->qp_base.cond);
   pthread_mutex_destroy(&qp->qp_base.mutex);
   return 0;

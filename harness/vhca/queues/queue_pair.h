@@ -14,7 +14,10 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
 int destroy_qp(ibv_qp* qp);
-// Nobody reaches it any more, and nothing of it is left in the fabric or in its CQs; the object stays.
+// Nobody reaches it any more, and nothing of it is left in its CQs. The object and its slot in the fabric
+// stay: modify_qp refuses it from then on.
 void end_qp(Qp& qp);
+// After end_qp, once: others may have its slot and its ring in the fabric.
+void release_slot(Qp& qp);
 
 }  // namespace vhca

@@ -200,11 +200,11 @@ void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
   if (due_ns < engine_wakes_ns_.load()) wake_engine(fabric(), self());
 }
 
-void Runtime::progress_if_due() {
+void Runtime::progress_if_due(bool goes_on) {
   const std::uint64_t due = next_due_.load(std::memory_order_relaxed);
   if (due == kNever) return;
   const std::uint64_t now = now_ns();
-  if (now - polled_ns_.load(std::memory_order_relaxed) > kPolledRecentlyNs / 4)
+  if (goes_on && now - polled_ns_.load(std::memory_order_relaxed) > kPolledRecentlyNs / 4)
     polled_ns_.store(now, std::memory_order_relaxed);
   if (due <= now) progress(now);
 }

@@ -56,7 +56,8 @@ class Runtime : public Process {
   // polls.
   void progress(std::uint64_t now, bool gathered = false);
   bool gathers() const { return gathers_.load(std::memory_order_relaxed); }
-  void progress_if_due();
+  // For a poller. `goes_on`: it polls again soon, and the engine may leave the work to it.
+  void progress_if_due(bool goes_on);
   // The program is going to wait for an event: the engine carries out what it would have.
   void stop_polling();
 

@@ -99,13 +99,16 @@ void end_srq(Srq& srq) {
   pd_of(srq.pd).users.fetch_sub(1);
   if (runtime.is_forked_copy()) return;
   runtime.remove_srq(srq);
+}
+
+void release_slot(Srq& srq) {
+  Runtime& runtime = *srq.owner->runtime;
   // A holder of one of its QPs may have been stopped right before it claims a request: then its ring and slot
   // stay taken until this process ends.
   const auto of_it = [&](const QpSlot& qp) { return qp.srq == srq.slot + 1; };
-  if (!some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) {
-    free_pages(runtime.fabric(), runtime.self(), srq.shared->ring, ring_bytes(*srq.shared));
-    srq.shared->owner.store(0);
-  }
+  if (some_holder_may_come_late(runtime.fabric(), runtime.self(), of_it)) return;
+  free_pages(runtime.fabric(), runtime.self(), srq.shared->ring, ring_bytes(*srq.shared));
+  srq.shared->owner.store(0);
 }
 
 int destroy_srq(ibv_srq* ibsrq) {
@@ -114,6 +117,7 @@ int destroy_srq(ibv_srq* ibsrq) {
   end_srq(*srq);
   if (srq->owner->runtime->is_forked_copy()) return 0;
   forget_async_events(*srq);
+  release_slot(*srq);
   pthread_cond_destroy(&srq->cond);
   pthread_mutex_destroy(&srq->mutex);
   return 0;

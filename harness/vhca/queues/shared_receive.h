@@ -13,6 +13,7 @@ int modify_srq(ibv_srq* srq, const ibv_srq_attr* attr, int mask);
 int query_srq(ibv_srq* srq, ibv_srq_attr* attr);
 int destroy_srq(ibv_srq* srq);  // EBUSY while a QP uses it
 void end_srq(Srq& srq);         // as end_qp
+void release_slot(Srq& srq);    // likewise
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
 // The owner's engine: turns a reached limit into an event.

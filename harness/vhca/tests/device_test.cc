@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "harness/vhca/testing/fabric_view.h"
 #include "harness/vhca/testing/verbs_fixture.h"
 
 #if !defined(__SANITIZE_THREAD__)
@@ -99,6 +100,36 @@ TEST(Device, closing_ends_what_was_made_there) {
   EXPECT_EQ(initiator.wait(), 0);
   target.wire().send('g');
   EXPECT_EQ(target.wait(), 0);
+}
+
+// The QP of another device is held by a process that neither lets go nor stops: a transfer that lasts.
+TEST(Device, closing_one_does_not_wait_for_the_transfers_of_others) {
+  const auto fabric = make_fabric(1, 2);
+  Process other(fabric, "node0", [](const Wire& wire) {
+    Endpoint me;
+    wire.send(me.qp()->qp_num);
+    wire.receive<char>();
+  });
+  const auto number = other.wire().receive<std::uint32_t>();
+  Process process(fabric, "node0", [&](const Wire&) {
+    const FabricView view(fabric);
+    Endpoint a({.nic = 0});
+    QpSlot& slot = view.queue_pair(a.qp()->qp_num);
+    slot.responder.fetch_add(view.queue_pair(number).owner.load());
+    VHCA_REQUIRE(view.is_held(a.qp()->qp_num));
+    std::uint64_t shortest = ~0ull;
+    for (int i = 0; i < 3; ++i) {
+      auto device = std::make_unique<Device>(1);
+      const std::uint64_t start = now_ns();
+      device.reset();
+      shortest = std::min(shortest, now_ns() - start);
+    }
+    slot.responder.fetch_and(~0xffffffffull);
+    VHCA_REQUIRE(shortest < 1'000'000'000);  // a holder is waited for twice as long
+  });
+  EXPECT_EQ(process.wait(), 0);
+  other.wire().send('g');
+  EXPECT_EQ(other.wait(), 0);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class CollChannel final : public Polled {
   void start(const UserBuffers& user);
   bool progress() override;
   bool finished() const override { return stored_ == pieces_; }
+  bool computes() const override { return true; }  ///< test() sends, receives and reduces
 
  private:
   static constexpr size_t kOutstanding = 8;  // NCCL_STEPS

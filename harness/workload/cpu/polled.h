@@ -11,6 +11,9 @@ class Polled {
   virtual bool progress() = 0;
   /// Of the open operation.
   virtual bool finished() const = 0;
+  /// The plugin computes while it is polled, in steps however short, and moves nothing by them: a pause
+  /// between two polls would be one between two steps.
+  virtual bool computes() const { return false; }
 };
 
 }  // namespace r2bench

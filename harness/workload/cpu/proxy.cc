@@ -13,7 +13,7 @@ namespace {
 
 /// After polling for so long without progress the thread sleeps for a moment between two polls. What keeps
 /// NICs busy that are slow for a CPU then needs a part of a core only, also where ranks outnumber cores.
-/// Whoever waits for the answer to a short message polls without a pause.
+/// Whoever waits for the answer to a short message, or for a CollNet operation, polls without a pause.
 constexpr double kPollingNs = 200'000;
 constexpr std::chrono::microseconds kPause{50};
 constexpr unsigned long kTimerSlackNs = 1'000;  // the kernel's default doubles the pause
@@ -153,18 +153,19 @@ void ProgressThread::loop() {
           std::this_thread::sleep_for(duration);
           if (note) note(from, r2ccl::now_ns());
         }
-        bool moved = false;
+        bool moved = false, computes = false;
         all_finished = true;
         const uint64_t from = r2ccl::now_ns();
         for (Polled* polled : open) {
           if (polled->finished()) continue;
           moved |= polled->progress();
           all_finished = all_finished && polled->finished();
+          computes |= polled->computes();
         }
-        if (moved || all_finished) idle.moved();
+        if (moved || all_finished || computes) idle.moved();
         if (all_finished && next_())
           all_finished = false;
-        else if (!moved && !all_finished && idle.lasts(double(r2ccl::now_ns() - from)))
+        else if (!moved && !all_finished && !computes && idle.lasts(double(r2ccl::now_ns() - from)))
           std::this_thread::sleep_for(kPause);
         else if (!moved)
           sched_yield();
