@@ -5,6 +5,7 @@
 namespace r2bench {
 namespace {
 
+namespace fs = std::filesystem;
 using Program = ProgramTest;
 
 TEST_F(Program, doctor_names_what_is_missing) {
@@ -69,6 +70,21 @@ TEST_F(Program, doctor_is_about_the_fabric_that_is_asked_for) {
   const bool marked = out.str().find("✗") != std::string::npos;
   EXPECT_EQ(verbs, marked ? 1 : 0) << out.str();
   EXPECT_EQ(call({"doctor", "--fabric", "vcha"}), 64);
+}
+
+// ssh joins its words and hands them to a shell on the other host.
+TEST_F(Program, doctor_finds_a_probe_whose_path_has_blanks_and_quotes_through_ssh) {
+  const auto script = [](const fs::path& path, const std::string& text) {
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+  };
+  const fs::path folder = fs::absolute("a 'probe' $HOME");
+  fs::create_directory(folder);
+  script(folder / "probe", "touch '" + fs::absolute("was-here").string() + "'");
+  script("as-ssh", "shift\nexec sh -c \"$*\"");
+  const std::string ssh = fs::absolute("as-ssh").string(), probe = (folder / "probe").string();
+  call({"doctor", "--cluster", "--host", "elsewhere", "--ssh", ssh.c_str(), "--probe", probe.c_str()});
+  EXPECT_TRUE(fs::exists("was-here")) << out.str();
 }
 
 }  // namespace

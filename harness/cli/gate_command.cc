@@ -108,7 +108,7 @@ class Measurement {
     if (!arguments_.quiet) {
       console_.out << name << "\n" << std::flush;
       options.progress = [&](const Progress& progress) {
-        printer.show(progress, std::chrono::steady_clock::now());
+        if (!console_.would_wait()) printer.show(progress, std::chrono::steady_clock::now());
       };
     }
     const RunResult result = runner_(scenario, options, signals_.cancel());

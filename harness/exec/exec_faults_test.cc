@@ -140,5 +140,33 @@ TEST_F(Exec, inject_breaks_and_heals_a_running_job) {
   EXPECT_EQ(result["runs"][0]["metrics"]["faults"]["planned"], 0) << result["runs"][0]["metrics"].dump();
 }
 
+// Its result is not that of the scenario, whatever it meets.
+TEST_F(Exec, a_fault_of_a_job_that_inject_heals_leaves_no_verdict) {
+  const std::string scenario =
+      file("healed.yaml",
+           "version: 1\n"
+           "name: healed\n"
+           "fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 2, nic_rate: 1 Gbit/s}\n"
+           "workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 4 MiB, iters: 120, verify: true}\n"
+           "modes: [migrate]\n"
+           "env: {NCCL_IB_TIMEOUT: 13}\n"
+           "timeouts: {setup: 120 s, stall: 60 s, job: 240 s}\n"
+           "faults: [{at: {iter: 10}, target: node1/nic0, kind: port_down}]\n"
+           "expect: {migrate: {outcome: ok, correctness: exact, migrations: '>= 1'}}\n");
+  const std::string out = folder + "/healed";
+  Command& run = start({"run", scenario, "--quiet", "--no-plot", "--out", out});
+  const std::string job = "run-" + std::to_string(run.pid());
+  ASSERT_TRUE(eventually([&] { return listens(job); })) << run.output();
+  ASSERT_TRUE(eventually([&] {
+    const auto all = faults(job);
+    return !all.empty() && all[0]["state"] == "at work";
+  }));
+  EXPECT_NE(inject({"heal"}, job).find("1 healed"), std::string::npos);
+  EXPECT_EQ(run.status(250), 2) << run.output();
+  const auto result = nlohmann::json::parse(contents(out + "/result.json"));
+  EXPECT_EQ(result["doubt_kinds"], nlohmann::json({"faults_added"})) << result["doubts"].dump();
+  EXPECT_NE(result["doubts"].dump().find("1 fault was ended by r2bench inject"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace r2bench::test

@@ -102,7 +102,7 @@ TEST(Process, dies_with_the_process_that_started_it) {
   const pid_t middle = fork();
   if (middle == 0) {
     const int null = open("/dev/null", O_WRONLY);
-    Process process(shell("sleep 1000", null));
+    Process process(shell("exec sleep 1000", null));
     const pid_t pid = process.pid();
     [[maybe_unused]] const ssize_t n = write(tell[1], &pid, sizeof(pid));
     while (true) pause();
@@ -132,6 +132,28 @@ TEST(Process, tells_exit_codes_where_sigchld_was_ignored) {
   }
   close(null);
   signal(SIGCHLD, before);
+}
+
+// Or its group would be, too, and the kill of what it has left behind would end strangers.
+TEST(Process, its_number_is_nobody_elses_as_long_as_it_is_held) {
+  const int null = open("/dev/null", O_WRONLY);
+  pid_t pid = -1;
+  {
+    Process process(shell("exit 3", null));
+    pid = process.pid();
+    ASSERT_TRUE(eventually([&] { return process.ended().has_value(); }));
+    EXPECT_EQ(WEXITSTATUS(*process.ended()), 3);
+    EXPECT_EQ(kill(pid, 0), 0) << "the number is free";
+    EXPECT_FALSE(process.signal(SIGTERM));
+  }
+  EXPECT_NE(kill(pid, 0), 0) << "a zombie is left";
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    Process process(shell("kill -" + std::to_string(signal) + " $$", null));
+    ASSERT_TRUE(eventually([&] { return process.ended().has_value(); }));
+    EXPECT_TRUE(WIFSIGNALED(*process.ended()));
+    EXPECT_EQ(WTERMSIG(*process.ended()), signal);
+  }
+  close(null);
 }
 
 TEST(Process, kill_takes_its_children_along) {

@@ -105,9 +105,11 @@ Process::~Process() { kill(); }
 
 std::optional<int> Process::ended() {
   if (status_ || pid_ <= 0) return status_;
-  int status = 0;
-  const pid_t got = waitpid(pid_, &status, WNOHANG);
-  if (got == pid_) status_ = status;
+  siginfo_t how{};
+  // It stays a zombie until kill(), so that its number, and that of its group, are nobody else's.
+  const int got = waitid(P_PID, id_t(pid_), &how, WEXITED | WNOHANG | WNOWAIT);
+  if (got == 0 && how.si_pid == pid_)
+    status_ = how.si_code == CLD_EXITED ? how.si_status << 8 : how.si_status;
   if (got < 0 && errno == ECHILD) status_ = 127 << 8;  // somebody else has waited for it: no success
   return status_;
 }
@@ -116,15 +118,15 @@ bool Process::signal(int number) { return !ended() && ::kill(pid_, number) == 0;
 
 void Process::kill() {
   if (pid_ <= 0) return;
-  if (!ended()) {
-    // The child leads its own group, but only once it has come to setpgid(): the pid itself is always right.
-    ::kill(pid_, SIGKILL);
-    int status = 0;
-    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    status_ = status;
-  }
+  const bool had_ended = ended().has_value();
+  // The child leads its own group, but only once it has come to setpgid(): the pid itself is always right.
+  if (!had_ended) ::kill(pid_, SIGKILL);
   ::kill(-pid_, SIGKILL);  // what it may have started itself; harmless when the group is empty
+  int status = 0;
+  pid_t got = -1;
+  while ((got = waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
+  }
+  if (!status_ && got == pid_) status_ = status;
   pid_ = -1;
 }
 

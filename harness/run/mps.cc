@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "harness/launch/process.h"
@@ -21,9 +24,11 @@ namespace r2bench {
 namespace {
 
 constexpr const char* kControl = "nvidia-cuda-mps-control";
-// $0: the folder. The daemon is told to quit; clients that are left after five seconds are ended with it.
+// $0: the folder, $1: the bound in seconds. The daemon is told to quit; clients that are left after five
+// seconds are ended with it.
 constexpr const char* kKeeper =
-    "cat >/dev/null; echo 'quit -t 5' | nvidia-cuda-mps-control >/dev/null 2>&1; rm -rf -- \"$0\"";
+    "cat >/dev/null; echo 'quit -t 5' | timeout -k 5 \"$1\" nvidia-cuda-mps-control >/dev/null 2>&1; "
+    "rm -rf -- \"$0\"";
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
@@ -71,9 +76,22 @@ int wait_for(pid_t child) {
   return status;
 }
 
+/// Within `bound`; else it is killed with its session, and its status is that.
+int wait_for(pid_t child, std::chrono::seconds bound) {
+  const auto deadline = std::chrono::steady_clock::now() + bound;
+  int status = 0;
+  for (pid_t got = 0; (got = waitpid(child, &status, WNOHANG)) == 0 || (got < 0 && errno == EINTR);
+       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(-child, SIGKILL);
+      return wait_for(child);
+    }
+  return status;
+}
+
 }  // namespace
 
-MpsDaemon::MpsDaemon() {
+MpsDaemon::MpsDaemon(std::chrono::seconds bound) {
   if (const char* users = std::getenv("CUDA_MPS_PIPE_DIRECTORY"); users && *users) {
     users_ = users;
     return;
@@ -84,10 +102,10 @@ MpsDaemon::MpsDaemon() {
   mkdir(pipe.c_str(), 0700);
   mkdir(log.c_str(), 0700);
   environment_ = {{"CUDA_MPS_PIPE_DIRECTORY", pipe}, {"CUDA_MPS_LOG_DIRECTORY", log}};
-  start_keeper(folder);  // first: whatever happens from here on, it cleans up
+  start_keeper(folder, bound);  // first: whatever happens from here on, it cleans up
   std::string why;
   try {
-    const int status = wait_for(spawn({kControl, "-d"}, environment_, -1));
+    const int status = wait_for(spawn({kControl, "-d"}, environment_, -1), bound);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
       why = "it did not start; try 'nvidia-cuda-mps-control -d'";
   } catch (const std::system_error& error) {
@@ -101,11 +119,11 @@ MpsDaemon::MpsDaemon() {
                    ", which comes with the NVIDIA driver: " + why);
 }
 
-void MpsDaemon::start_keeper(const std::string& folder) {
+void MpsDaemon::start_keeper(const std::string& folder, std::chrono::seconds bound) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   try {
-    keeper_ = spawn({"sh", "-c", kKeeper, folder}, environment_, ends[0]);
+    keeper_ = spawn({"sh", "-c", kKeeper, folder, std::to_string(bound.count())}, environment_, ends[0]);
   } catch (...) {
     close(ends[0]);
     close(ends[1]);

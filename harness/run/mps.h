@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
 #include <string>
 
@@ -14,8 +15,9 @@ namespace r2bench {
 class MpsDaemon {
  public:
   /// Starts nvidia-cuda-mps-control; where CUDA_MPS_PIPE_DIRECTORY is set, the user's own is taken instead.
-  /// Throws UsageError when it is not found or does not start. Call it while no rank runs.
-  MpsDaemon();
+  /// Throws UsageError when it is not found or does not start. Call it while no rank runs. `bound`: of its
+  /// start, and of its end.
+  explicit MpsDaemon(std::chrono::seconds bound = std::chrono::seconds(60));
   /// Ends it. It ends as well, with its folder, when this process dies in any way.
   ~MpsDaemon();
   MpsDaemon(const MpsDaemon&) = delete;
@@ -27,7 +29,7 @@ class MpsDaemon {
   std::string describe() const;
 
  private:
-  void start_keeper(const std::string& folder);
+  void start_keeper(const std::string& folder, std::chrono::seconds bound);
 
   std::map<std::string, std::string> environment_;
   std::string users_;  ///< the pipe folder of the user's own daemon
