@@ -203,6 +203,9 @@ struct RenewalResult {
   uint64_t begun_ns = 0;        ///< when they began to be ended
 };
 
+/// RankResult::error of a rank whose end nobody has told: it is killed, and its signal is 0.
+inline constexpr const char* kEndUnknown = "how it ended is not known";
+
 struct RankResult {
   int rank = 0;
   int node = 0;

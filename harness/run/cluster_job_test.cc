@@ -10,6 +10,21 @@
 namespace r2bench {
 namespace {
 
+/// A rank's port that may never tell the rank's end.
+class LentPort final : public RankPort {
+ public:
+  LentPort(RankPort& port, const bool& tells_ends) : port_(port), tells_ends_(tells_ends) {}
+  bool send(const nlohmann::json& message) override { return port_.send(message); }
+  std::optional<nlohmann::json> receive() override { return port_.receive(); }
+  pid_t pid() const override { return port_.pid(); }
+  std::optional<int> ended() override { return tells_ends_ ? port_.ended() : std::nullopt; }
+  uint64_t signal(int number) override { return port_.signal(number); }
+
+ private:
+  RankPort& port_;
+  const bool& tells_ends_;
+};
+
 /// A LocalHost that can be lost.
 class LentHost final : public Host {
  public:
@@ -18,6 +33,7 @@ class LentHost final : public Host {
 
   int jobs_until_lost = 100;
   bool lost_when_it_settles = false;
+  bool tells_ends = true;
   std::map<std::string, std::string> more_environment;
 
   void prepare(const HostPlan& plan) override {
@@ -29,7 +45,9 @@ class LentHost final : public Host {
   void start() override { local_.start(); }
   void tick() override { local_.tick(); }
   faultinject::FaultBoard& board() override { return local_.board(); }
-  RankPort& rank(int rank) override { return local_.rank(rank); }
+  RankPort& rank(int rank) override {
+    return *ports_.try_emplace(rank, std::make_unique<LentPort>(local_.rank(rank), tells_ends)).first->second;
+  }
   uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override { return local_.drain(rank, out); }
   std::vector<HostNote> notes() override { return local_.notes(); }
   void put_back() override { local_.put_back(); }
@@ -40,7 +58,10 @@ class LentHost final : public Host {
   ThreadReport threads() override { return local_.threads(); }
   void settle() override { lost_ = lost_when_it_settles; }
   int log_error() const override { return local_.log_error(); }
-  void release() override { local_.release(); }
+  void release() override {
+    ports_.clear();
+    local_.release();
+  }
   std::optional<std::string> failure() override {
     if (!lost_) return std::nullopt;
     return "host " + name_ + " is gone";
@@ -54,6 +75,7 @@ class LentHost final : public Host {
  private:
   LocalHost local_;
   std::string name_;
+  std::map<int, std::unique_ptr<LentPort>> ports_;
   bool lost_ = false;
   std::map<std::string, std::string> environment_;
 };
@@ -92,6 +114,17 @@ TEST_F(ClusterJob, a_host_that_is_lost_before_it_has_told_all_is_no_success) {
   const ModeResult mode = run();
   EXPECT_EQ(mode.outcome, Outcome::kKilled);
   EXPECT_NE(mode.error.find("host b is gone"), std::string::npos) << mode.error;
+}
+
+// A rank that SIGKILL has not ended within the bound, for example: its process is in the kernel.
+TEST_F(ClusterJob, a_rank_whose_end_nobody_tells_is_killed_by_no_known_signal) {
+  hosts_.b.tells_ends = false;
+  scenario_.timeouts.close = std::chrono::seconds(1);
+  const RunResult result = all();
+  const RankResult& rank = result.modes.at(0).ranks.at(1);
+  EXPECT_EQ(rank.outcome, Outcome::kKilled);
+  EXPECT_EQ(rank.signal, 0);
+  EXPECT_EQ(rank.error, kEndUnknown) << "report/consistency_test.cc takes it from there";
 }
 
 TEST_F(ClusterJob, a_host_that_is_lost_between_two_modes_takes_no_result_with_it) {

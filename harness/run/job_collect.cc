@@ -36,7 +36,7 @@ RankResult result_of(const RankLink& rank, std::optional<int> status) {
   if (status && WIFSIGNALED(*status)) result.signal = WTERMSIG(*status);
   if (status && WIFEXITED(*status)) result.exit_code = WEXITSTATUS(*status);
   result.outcome = status || rank.has_error ? outcome_of(rank, result) : Outcome::kKilled;
-  result.error = !status && rank.error.empty() ? "how it ended is not known" : rank.error;
+  result.error = !status && rank.error.empty() ? kEndUnknown : rank.error;
   result.command = rank.command;
   result.renewal = rank.renewal;
   result.warnings = rank.warnings;
