@@ -31,7 +31,7 @@ enum class Outcome {
   kError,      ///< a rank ended with an error of the plugin (or of its set-up); `error` says which
   kHang,       ///< the watchdog saw no progress for the stated time and ended the job
   kKilled,     ///< a rank died of a signal
-  kCancelled,  ///< the user (or the overall time limit of the caller) ended the run
+  kCancelled,  ///< the user (or the overall time limit of the caller) ended the run, or a host was lost
 };
 /// "ok", "error", "hang", "killed", "cancelled".
 const char* name(Outcome outcome);

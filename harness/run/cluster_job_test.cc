@@ -4,6 +4,7 @@
 
 #include "harness/hosts/cluster.h"
 #include "harness/hosts/local_host.h"
+#include "harness/judge/verdict.h"
 #include "harness/run/build_paths.h"
 #include "harness/run/testing/run_fixture.h"
 
@@ -33,6 +34,8 @@ class LentHost final : public Host {
 
   int jobs_until_lost = 100;
   bool lost_when_it_settles = false;
+  bool lost_when_asked_for_threads = false;
+  std::optional<std::chrono::milliseconds> lost_after;  ///< from its start
   bool tells_ends = true;
   std::map<std::string, std::string> more_environment;
 
@@ -42,7 +45,10 @@ class LentHost final : public Host {
     environment_ = local_.environment();
     for (const auto& [variable, value] : more_environment) environment_[variable] = value;
   }
-  void start() override { local_.start(); }
+  void start() override {
+    local_.start();
+    started_ = std::chrono::steady_clock::now();
+  }
   void tick() override { local_.tick(); }
   faultinject::FaultBoard& board() override { return local_.board(); }
   RankPort& rank(int rank) override {
@@ -55,14 +61,18 @@ class LentHost final : public Host {
   std::string evidence() const override { return local_.evidence(); }
   std::map<int, std::vector<std::string>> devices() const override { return local_.devices(); }
   const std::map<std::string, std::string>& environment() const override { return environment_; }
-  ThreadReport threads() override { return local_.threads(); }
-  void settle() override { lost_ = lost_when_it_settles; }
+  ThreadReport threads() override {
+    lost_ = lost_ || lost_when_asked_for_threads;
+    return local_.threads();
+  }
+  void settle() override { lost_ = lost_ || lost_when_it_settles; }
   int log_error() const override { return local_.log_error(); }
   void release() override {
     ports_.clear();
     local_.release();
   }
   std::optional<std::string> failure() override {
+    lost_ = lost_ || (lost_after && std::chrono::steady_clock::now() > started_ + *lost_after);
     if (!lost_) return std::nullopt;
     return "host " + name_ + " is gone";
   }
@@ -76,6 +86,7 @@ class LentHost final : public Host {
   LocalHost local_;
   std::string name_;
   std::map<int, std::unique_ptr<LentPort>> ports_;
+  std::chrono::steady_clock::time_point started_;
   bool lost_ = false;
   std::map<std::string, std::string> environment_;
 };
@@ -112,8 +123,28 @@ TEST_F(ClusterJob, ends_as_on_one_machine) { expect_exact(run(), 2, 6, (1 << 20)
 TEST_F(ClusterJob, a_host_that_is_lost_before_it_has_told_all_is_no_success) {
   hosts_.b.lost_when_it_settles = true;
   const ModeResult mode = run();
-  EXPECT_EQ(mode.outcome, Outcome::kKilled);
+  EXPECT_EQ(mode.outcome, Outcome::kCancelled);
   EXPECT_NE(mode.error.find("host b is gone"), std::string::npos) << mode.error;
+}
+
+// What the job would have done is not known: that is no failure of the plugin.
+TEST_F(ClusterJob, a_host_that_is_lost_while_the_job_runs_makes_the_verdict_unknown) {
+  hosts_.b.lost_after = std::chrono::milliseconds(100);
+  scenario_.workload.iters = 1'000'000;
+  const RunResult result = all();
+  EXPECT_EQ(result.modes.at(0).outcome, Outcome::kCancelled);
+  EXPECT_EQ(result.modes.at(0).error, "host b is gone");
+  EXPECT_EQ(judge(scenario_, result).verdict, Verdict::kUnknown);
+}
+
+// An agent that was stopped is noticed only when it is asked where the ranks are.
+TEST_F(ClusterJob, a_host_that_does_not_say_why_the_job_hangs_is_what_it_waits_for) {
+  hosts_.b.lost_when_asked_for_threads = true;
+  misbehave("hang:0:3");
+  scenario_.timeouts.stall = std::chrono::seconds(1);
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kCancelled);
+  EXPECT_EQ(mode.error, "host b is gone");
 }
 
 // A rank that SIGKILL has not ended within the bound, for example: its process is in the kernel.

@@ -148,9 +148,9 @@ void Job::collect_hosts(JobRecord& job) {
 void Job::take_losses(uint64_t now_ns) {
   for (Host* host : hosts_)
     if (const auto failure = host->failure(); failure && outcome_ == Outcome::kOk) {
-      outcome_ = Outcome::kKilled;
+      outcome_ = Outcome::kCancelled;
       error_ = *failure + " before all of its record had come";
-      error_ns_ = now_ns;
+      error_ns_ = std::min(now_ns, host->heard_ns());
       note(now_ns, name(outcome_), error_);
     }
 }
