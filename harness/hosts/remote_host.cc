@@ -44,8 +44,7 @@ RemoteHost::RemoteHost(SecureLink link, const json& hello, milliseconds answer_b
   facts_.cores = hello.value("cores", 0);
   listener_ = std::thread([this] { listen(); });
   try {
-    for (int i = 0; i < kFirstPings; ++i)
-      ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, answer_bound_);
+    compare_clocks();
   } catch (...) {  // no destructor runs for what has not been constructed
     stop_ = true;
     listener_.join();
@@ -175,6 +174,16 @@ void RemoteHost::tell(json message) {
   link_.send(message);
 }
 
+/// From now on: what was known before, and how far the clocks had run apart, is forgotten.
+void RemoteHost::compare_clocks() {
+  {
+    const std::lock_guard lock(mutex_);
+    clock_ = {};
+    told_beyond_ns_ = 0;
+  }
+  for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, answer_bound_);
+}
+
 void RemoteHost::lose(std::unique_lock<std::mutex>& lock, const std::string& why) {
   lost_ = why;
   lock.unlock();
@@ -213,6 +222,7 @@ json RemoteHost::ask(json request, milliseconds wait) {
 
 void RemoteHost::prepare(const HostPlan& plan) {
   release();
+  compare_clocks();
   {
     const std::lock_guard lock(mutex_);
     plan_ = plan;

@@ -72,7 +72,7 @@ class RemoteHost final : public Host {
   void take(const nlohmann::json& message, uint64_t arrived_ns);
   void take_events(const nlohmann::json& message);
   void take_output(const nlohmann::json& message);
-  void ping();
+  void compare_clocks();
   void tell(nlohmann::json message);
   /// The host is gone. Lets `lock`, which holds mutex_, go for a moment.
   void lose(std::unique_lock<std::mutex>& lock, const std::string& why);

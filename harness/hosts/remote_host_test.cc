@@ -153,6 +153,9 @@ TEST_F(RemoteHostTest, a_clock_that_stood_still_is_told_and_in_the_bound) {
   EXPECT_EQ(notes[0].name, "clock_jumped");
   EXPECT_GT(host->facts().clock_bound_ms, 400);
   EXPECT_GT(host->facts().clock_beyond_ms, 400);
+  host->prepare(one_rank());
+  EXPECT_EQ(host->facts().clock_beyond_ms, 0) << "the next job has nothing to do with it";
+  EXPECT_LT(host->facts().clock_bound_ms, 100);
 }
 
 }  // namespace
