@@ -97,6 +97,7 @@ class LentHosts final : public Cluster {
       : a(find_build({}, Engine::kCpu), folder, "a"), b(find_build({}, Engine::kCpu), folder, "b") {}
   std::vector<Host*> hosts(const std::string&) override { return {&a, &b}; }
   std::optional<std::string> failure() override { return std::nullopt; }
+  std::string master_address() override { return "10.1.2.3"; }
 
   LentHost a, b;
 };
@@ -118,6 +119,21 @@ class ClusterJob : public RunTest {
 };
 
 TEST_F(ClusterJob, ends_as_on_one_machine) { expect_exact(run(), 2, 6, (1 << 20) / 4); }
+
+TEST_F(ClusterJob, a_command_is_told_where_the_launcher_says_that_the_first_host_is) {
+  scenario_.workload.engine = Engine::kExec;
+  scenario_.workload.iters = 0;
+  scenario_.workload.verify = false;
+  scenario_.workload.exec.arguments = {"/bin/sh", "-c", "echo at $MASTER_ADDR"};
+  const ModeResult mode = run();
+  ASSERT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  for (const RankResult& rank : mode.ranks) {
+    std::ifstream log(out_ + "/" + rank.log_path);
+    std::string line;
+    std::getline(log, line);
+    EXPECT_EQ(line, "at 10.1.2.3");
+  }
+}
 
 // The ranks have ended well, but what the host saw of the job is not here, or not all of it.
 TEST_F(ClusterJob, a_host_that_is_lost_before_it_has_told_all_is_no_success) {
