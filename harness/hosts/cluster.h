@@ -22,6 +22,8 @@ class Cluster {
   virtual std::vector<Host*> hosts(const std::string& log_folder) = 0;
   /// The launcher has ended before its time: how.
   virtual std::optional<std::string> failure() = 0;
+  /// Where the other hosts reach the first one: MASTER_ADDR of a job's commands.
+  virtual std::string master_address() = 0;
 };
 
 }  // namespace r2bench

@@ -79,10 +79,13 @@ class Host {
   virtual void settle() = 0;
   /// errno of the first output that could not be written; 0: all went well.
   virtual int log_error() const = 0;
-  /// Ends what the job has there; prepare() may then be called again. Takes seconds at most.
+  /// Ends what the job has there; prepare() may then be called again. Takes seconds; a
+  /// minute at most.
   virtual void release() = 0;
   /// The host cannot be reached any more: why. Its ranks count as killed.
   virtual std::optional<std::string> failure() = 0;
+  /// Of a host that cannot be reached any more: when it was last heard, on the runner's clock.
+  virtual uint64_t heard_ns() const { return UINT64_MAX; }
   virtual HostFacts facts() const = 0;
 };
 

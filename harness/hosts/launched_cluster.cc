@@ -201,6 +201,11 @@ std::optional<std::string> LaunchedCluster::failure() {
   return "the launcher (" + launcher_name_ + ") " + end_of(*how);
 }
 
+std::string LaunchedCluster::master_address() {
+  const char* address = launcher_name_ == name(Launcher::kEnv) ? std::getenv("MASTER_ADDR") : nullptr;
+  return address && *address ? address : hosts_[0]->facts().name;
+}
+
 LaunchedCluster::~LaunchedCluster() {
   hosts_.clear();  // each agent is told to end, or sees that its runner is gone
   end_launcher();

@@ -47,6 +47,8 @@ class LaunchedCluster final : public Cluster {
 
   std::vector<Host*> hosts(const std::string& log_folder) override;
   std::optional<std::string> failure() override;
+  /// Of launcher env, this program's own MASTER_ADDR. Else the name of the first host.
+  std::string master_address() override;
 
  private:
   void start_launcher(const ClusterOptions& options);

@@ -75,6 +75,11 @@ TEST_F(LaunchedClusterTest, hosts_are_in_the_launchers_order) {
   ASSERT_EQ(hosts.size(), 2u);
   EXPECT_EQ(hosts[0]->facts().name, "a");
   EXPECT_EQ(hosts[1]->facts().name, "b");
+  EXPECT_EQ(found->master_address(), "a");
+  // The names of containers, for example, mean nothing to the others.
+  setenv("MASTER_ADDR", "10.1.2.3", 1);
+  EXPECT_EQ(found->master_address(), "10.1.2.3");
+  unsetenv("MASTER_ADDR");
   fs::remove_all(folder_);  // the runner's own agent ends
 }
 

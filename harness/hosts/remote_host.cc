@@ -28,6 +28,9 @@ constexpr int kFirstPings = 16;
 constexpr milliseconds kListen{100};
 constexpr milliseconds kPrepareBound{60'000};
 constexpr milliseconds kPutBackBound{130'000};
+constexpr int kReleaseBounds = 6;  // of an answer: a GPU may take long until its memory is free
+
+uint64_t ns(milliseconds time) { return uint64_t(time.count()) * r2ccl::kNsPerMs; }
 
 }  // namespace
 
@@ -41,14 +44,14 @@ RemoteHost::RemoteHost(SecureLink link, const json& hello, milliseconds answer_b
   facts_.cores = hello.value("cores", 0);
   listener_ = std::thread([this] { listen(); });
   try {
-    for (int i = 0; i < kFirstPings; ++i)
-      ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, answer_bound_);
+    compare_clocks();
   } catch (...) {  // no destructor runs for what has not been constructed
     stop_ = true;
     listener_.join();
     throw;
   }
   worst_clock_ns_ = 0;
+  pinged_ns_ = r2ccl::now_ns();
 }
 
 RemoteHost::~RemoteHost() {
@@ -98,6 +101,8 @@ void RemoteHost::to_runner(faultinject::FaultState& state) {
 }
 
 void RemoteHost::take(const json& message, uint64_t arrived_ns) {
+  heard_ns_ = arrived_ns;
+  silent_ns_ = 0;
   const std::string type = message.value("type", "");
   if (message.contains("sent_ns")) {
     ++clock_samples_;
@@ -132,7 +137,8 @@ void RemoteHost::take(const json& message, uint64_t arrived_ns) {
 /// With the lock held.
 void RemoteHost::note_clock_jump() {
   const uint64_t beyond_ns = clock_.beyond_ns();
-  if (beyond_ns == told_beyond_ns_ || beyond_ns < 2 * told_beyond_ns_) return;  // while a clock is corrected, not each step
+  if (beyond_ns == told_beyond_ns_ || beyond_ns < 2 * told_beyond_ns_)
+    return;  // while a clock is corrected, not each step
   told_beyond_ns_ = beyond_ns;
   notes_.push_back({r2ccl::now_ns(), "clock_jumped",
                     "the clock of host " + facts_.name + " and the runner's ran apart faster than by " +
@@ -168,20 +174,42 @@ void RemoteHost::tell(json message) {
   link_.send(message);
 }
 
+/// From now on: what was known before, and how far the clocks had run apart, is forgotten.
+void RemoteHost::compare_clocks() {
+  {
+    const std::lock_guard lock(mutex_);
+    clock_ = {};
+    told_beyond_ns_ = 0;
+  }
+  for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, answer_bound_);
+}
+
+void RemoteHost::lose(std::unique_lock<std::mutex>& lock, const std::string& why) {
+  lost_ = why;
+  lock.unlock();
+  tell({{"type", "quit"}});  // it may come to itself, with ranks of a job that is over
+  lock.lock();
+}
+
 json RemoteHost::ask(json request, milliseconds wait) {
   const uint64_t number = next_request_++;
   request["request"] = number;
   const std::string type = request["type"];
+  const uint64_t asked_ns = r2ccl::now_ns(), wait_ns = ns(wait);
   tell(std::move(request));
   std::unique_lock lock(mutex_);
-  answered_.wait_for(lock, wait, [&] { return answers_.contains(number) || !lost_.empty(); });
+  const auto over = [&] { return answers_.contains(number) || !lost_.empty(); };
+  const bool decides = wait >= answer_bound_;  // whether the host is gone
+  const auto until_ns = [&] {
+    return decides ? std::min(std::max(asked_ns, heard_ns_) + wait_ns,
+                              asked_ns + std::max(wait_ns, ns(kPutBackBound)))
+                   : asked_ns + wait_ns;
+  };
+  for (uint64_t now; !over() && (now = r2ccl::now_ns()) < until_ns();)
+    answered_.wait_for(lock, std::chrono::nanoseconds(until_ns() - now), over);
   const auto found = answers_.find(number);
-  if (found == answers_.end() && lost_.empty() && wait >= answer_bound_) {
-    lost_ = "it did not answer '" + type + "' within " + std::to_string(wait.count()) + " ms";
-    lock.unlock();
-    tell({{"type", "quit"}});  // it may come to itself, with ranks of a job that is over
-    lock.lock();
-  }
+  if (found == answers_.end() && lost_.empty() && decides)
+    lose(lock, "it did not answer '" + type + "' within " + std::to_string(wait.count()) + " ms");
   if (found == answers_.end())
     throw FabricError("host " + facts_.name + " did not answer '" + type +
                       "': " + (lost_.empty() ? std::to_string(wait.count()) + " ms have passed" : lost_));
@@ -194,6 +222,7 @@ json RemoteHost::ask(json request, milliseconds wait) {
 
 void RemoteHost::prepare(const HostPlan& plan) {
   release();
+  compare_clocks();
   {
     const std::lock_guard lock(mutex_);
     plan_ = plan;
@@ -225,7 +254,13 @@ void RemoteHost::start() {
 void RemoteHost::tick() {
   const uint64_t now = r2ccl::now_ns();
   if (now < pinged_ns_ + kPingEveryNs) return;
-  pinged_ns_ = now;
+  const uint64_t step = now - std::exchange(pinged_ns_, now);
+  {
+    std::unique_lock lock(mutex_);
+    silent_ns_ += std::min(step, 2 * kPingEveryNs);  // a runner that does not run hears nobody
+    if (lost_.empty() && silent_ns_ > ns(answer_bound_))
+      lose(lock, "it was silent for " + std::to_string(answer_bound_.count()) + " ms");
+  }
   tell({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}});
 }
 
@@ -280,7 +315,7 @@ void RemoteHost::settle() {
 void RemoteHost::release() {
   if (plan_.ranks.empty()) return;
   try {  // what real faults have changed is put back with it
-    ask({{"type", "release"}}, plan_.real_faults.empty() ? answer_bound_ : kPutBackBound);
+    ask({{"type", "release"}}, plan_.real_faults.empty() ? kReleaseBounds * answer_bound_ : kPutBackBound);
   } catch (const std::exception&) {  // failure() says so
   }
   ports_.clear();
@@ -295,6 +330,11 @@ std::optional<std::string> RemoteHost::failure() {
   const std::lock_guard lock(mutex_);
   if (lost_.empty()) return std::nullopt;
   return "host " + facts_.name + " is gone (" + lost_ + "), and its ranks with it";
+}
+
+uint64_t RemoteHost::heard_ns() const {
+  const std::lock_guard lock(mutex_);
+  return heard_ns_;
 }
 
 HostFacts RemoteHost::facts() const {

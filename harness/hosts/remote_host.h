@@ -26,7 +26,8 @@ class RemoteHost final : public Host {
  public:
   /// `hello`: the agent's first message. Compares the clocks (some ms). Throws FabricError when the agent
   /// does not answer. An agent that leaves a question unanswered for `answer_bound` counts as gone: nothing
-  /// that it may know of the job can be relied on any more.
+  /// that it may know of the job can be relied on any more. The same holds if nothing at all comes from it
+  /// for that long while a job runs.
   RemoteHost(SecureLink link, const nlohmann::json& hello,
              std::chrono::milliseconds answer_bound = kAnswerBound);
   ~RemoteHost() override;
@@ -48,6 +49,7 @@ class RemoteHost final : public Host {
   int log_error() const override { return log_error_; }
   void release() override;
   std::optional<std::string> failure() override;
+  uint64_t heard_ns() const override;
   HostFacts facts() const override;
 
   /// Where the ranks' output goes: <folder>/<RankPlan::log>. Before prepare().
@@ -70,10 +72,13 @@ class RemoteHost final : public Host {
   void take(const nlohmann::json& message, uint64_t arrived_ns);
   void take_events(const nlohmann::json& message);
   void take_output(const nlohmann::json& message);
-  void ping();
+  void compare_clocks();
   void tell(nlohmann::json message);
+  /// The host is gone. Lets `lock`, which holds mutex_, go for a moment.
+  void lose(std::unique_lock<std::mutex>& lock, const std::string& why);
   /// Sends a request and waits for its answer. Throws FabricError with the agent's words when it refuses, and
-  /// when it does not answer within `wait`.
+  /// when it does not answer within `wait`. If that is no shorter than the bound of an answer, it counts from
+  /// the agent's last message on (two minutes at most), and the host is then gone.
   nlohmann::json ask(nlohmann::json request, std::chrono::milliseconds wait);
   uint64_t to_runner(uint64_t host_ns);
   /// For the times of faults, which a host tells again with each change of a fault's state and with the
@@ -106,6 +111,8 @@ class RemoteHost final : public Host {
   uint64_t worst_clock_ns_ = 0;               ///< largest bound of any time that was converted
   size_t clock_samples_ = 0;
   uint64_t told_beyond_ns_ = 0;  ///< ClockOffset::beyond_ns() of the last note
+  uint64_t heard_ns_ = 0;        ///< when its last message came
+  uint64_t silent_ns_ = 0;       ///< of the ticks since then
   std::string lost_;             ///< why the agent is gone; empty: it is there
 
   std::mutex sending_;

@@ -38,6 +38,8 @@ class RemoteHostTest : public testing::Test {
 
   std::atomic<bool> silent{false}, said_quit{false};
   std::atomic<uint64_t> behind_ns{0};
+  std::atomic<int> notes_before_settled{0};  ///< one each 100 ms
+  std::atomic<std::chrono::milliseconds> release_takes{0ms};
   std::unique_ptr<RemoteHost> host;
 
  private:
@@ -46,6 +48,12 @@ class RemoteHostTest : public testing::Test {
       said_quit = true;
       return false;
     }
+    if (message.value("type", "") == "release") std::this_thread::sleep_for(release_takes.load());
+    if (message.value("type", "") == "settle")
+      for (int i = 0; i < notes_before_settled; ++i) {
+        std::this_thread::sleep_for(100ms);
+        link.send({{"type", "note"}, {"time_ns", r2ccl::now_ns()}, {"name", "n"}, {"text", ""}});
+      }
     if (!silent)
       FakeAgent::answer(link, message, r2ccl::now_ns() - behind_ns,
                         {{"evidence", "emulated"},
@@ -72,6 +80,47 @@ TEST_F(RemoteHostTest, one_that_does_not_tell_the_rest_of_its_record_is_gone) {
   EXPECT_NE(host->failure()->find("it did not answer 'settle' within 300 ms"), std::string::npos)
       << *host->failure();
   EXPECT_TRUE(eventually([&] { return said_quit.load(); })) << "should it come to itself";
+}
+
+TEST_F(RemoteHostTest, one_that_is_silent_while_a_job_runs_is_gone) {
+  const auto tick_for = [&](std::chrono::milliseconds time) {
+    for (const auto end = std::chrono::steady_clock::now() + time;
+         !host->failure() && std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(2ms))
+      host->tick();
+  };
+  tick_for(1s);
+  EXPECT_FALSE(host->failure());
+  silent = true;
+  const uint64_t silent_ns = r2ccl::now_ns();
+  tick_for(10s);
+  ASSERT_TRUE(host->failure());
+  EXPECT_NE(host->failure()->find("it was silent for 300 ms"), std::string::npos) << *host->failure();
+  EXPECT_LT(host->heard_ns(), silent_ns + 200'000'000);
+  EXPECT_TRUE(eventually([&] { return said_quit.load(); })) << "should it come to itself";
+}
+
+// The runner was stopped: what has come meanwhile has not been taken.
+TEST_F(RemoteHostTest, a_pause_of_the_runner_is_nobodys_silence) {
+  host->tick();
+  std::this_thread::sleep_for(500ms);
+  host->tick();
+  EXPECT_FALSE(host->failure());
+}
+
+// A large record over a slow link.
+TEST_F(RemoteHostTest, one_that_still_sends_may_take_longer_to_answer) {
+  notes_before_settled = 10;
+  host->settle();
+  EXPECT_FALSE(host->failure());
+  EXPECT_EQ(host->notes().size(), 10u);
+}
+
+// The memory of a GPU, for example, is not free at once.
+TEST_F(RemoteHostTest, the_end_of_ranks_may_take_longer_than_an_answer) {
+  host->prepare(one_rank());
+  release_takes = 600ms;
+  host->release();
+  EXPECT_FALSE(host->failure());
 }
 
 TEST_F(RemoteHostTest, witnesses_that_nobody_tells_are_not_none) {
@@ -104,6 +153,9 @@ TEST_F(RemoteHostTest, a_clock_that_stood_still_is_told_and_in_the_bound) {
   EXPECT_EQ(notes[0].name, "clock_jumped");
   EXPECT_GT(host->facts().clock_bound_ms, 400);
   EXPECT_GT(host->facts().clock_beyond_ms, 400);
+  host->prepare(one_rank());
+  EXPECT_EQ(host->facts().clock_beyond_ms, 0) << "the next job has nothing to do with it";
+  EXPECT_LT(host->facts().clock_bound_ms, 100);
 }
 
 }  // namespace

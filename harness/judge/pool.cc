@@ -126,10 +126,15 @@ void keep_worst(ModeResult& all, const ModeResult& job) {
   }
   if (all.incomplete.empty()) all.incomplete = job.incomplete;
   all.floor_ms = std::max(all.floor_ms, job.floor_ms);
+  const std::vector<HostResult> before = all.hosts;
   if (job.clock_bound_ms > all.clock_bound_ms) {
     all.clock_bound_ms = job.clock_bound_ms;
     all.hosts = job.hosts;
   }
+  for (const auto* hosts : {&before, &job.hosts})  // the verdict asks whether a clock jumped in any job
+    for (const HostResult& host : *hosts)
+      for (HostResult& its : all.hosts)
+        if (its.name == host.name) its.clock_beyond_ms = std::max(its.clock_beyond_ms, host.clock_beyond_ms);
   if (job.wakeup_ms.p99 > all.wakeup_ms.p99) {
     all.wakeup_ms = job.wakeup_ms;
     all.wakeup_p99_ms = job.wakeup_p99_ms;

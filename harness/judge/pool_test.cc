@@ -142,6 +142,24 @@ TEST(PooledOutcome, a_job_that_was_cut_short_decides_nothing) {
   EXPECT_EQ(outcome_of("ok", {Outcome::kOk, Outcome::kCancelled}).verdict, Verdict::kUnknown);
 }
 
+// A clock that jumped makes a verdict unknown, whichever job has the larger bound.
+TEST_F(Pool, a_clock_that_jumped_in_one_job_jumped) {
+  ModeResult wide = job({10}), jumped = job({10});
+  wide.clock_bound_ms = 5;
+  jumped.clock_bound_ms = 3;
+  for (ModeResult* each : {&wide, &jumped}) {
+    each->hosts.resize(2);
+    each->hosts[0].name = "a";
+    each->hosts[1].name = "b";
+  }
+  jumped.hosts[1].clock_beyond_ms = 2;
+  for (const ModeResult& all : {pool({&wide, &jumped}), pool({&jumped, &wide})}) {
+    EXPECT_EQ(all.clock_bound_ms, 5);
+    EXPECT_EQ(all.hosts[0].clock_beyond_ms, 0);
+    EXPECT_EQ(all.hosts[1].clock_beyond_ms, 2);
+  }
+}
+
 TEST_F(Pool, counts_are_added_up) {
   ModeResult a = job({1}), b = job({1});
   a.correctness = {1, 2, 3, 4, 5, 6};

@@ -31,7 +31,7 @@ enum class Outcome {
   kError,      ///< a rank ended with an error of the plugin (or of its set-up); `error` says which
   kHang,       ///< the watchdog saw no progress for the stated time and ended the job
   kKilled,     ///< a rank died of a signal
-  kCancelled,  ///< the user (or the overall time limit of the caller) ended the run
+  kCancelled,  ///< the user (or the overall time limit of the caller) ended the run, or a host was lost
 };
 /// "ok", "error", "hang", "killed", "cancelled".
 const char* name(Outcome outcome);
@@ -202,6 +202,9 @@ struct RenewalResult {
   double renew_ms = 0;          ///< from their end's beginning until the new ones were there
   uint64_t begun_ns = 0;        ///< when they began to be ended
 };
+
+/// RankResult::error of a rank whose end nobody has told: it is killed, and its signal is 0.
+inline constexpr const char* kEndUnknown = "how it ended is not known";
 
 struct RankResult {
   int rank = 0;

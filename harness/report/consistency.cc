@@ -174,7 +174,7 @@ class RunCheck : private Findings {
       const bool ended_well = rank.at("exit_code") == 0 && rank.at("signal") == 0;
       if (outcome == "ok" && !ended_well)
         say("the outcome" + of + " is ok, but its exit code or signal is not 0");
-      if (outcome == "killed" && rank.at("signal") == 0)
+      if (outcome == "killed" && rank.at("signal") == 0 && rank.at("error") != kEndUnknown)
         say("the outcome" + of + " is killed, but its signal is 0");
       if (outcome == "ok" && !rank.at("error").is_null())
         say("the outcome" + of + " is ok, but it has an error");

@@ -58,6 +58,15 @@ TEST_F(Consistency, doubts_have_their_kinds_and_unknown_expectations_theirs) {
   EXPECT_EQ(said(), "") << "an older result";
 }
 
+TEST_F(Consistency, a_rank_is_killed_by_a_signal_unless_nobody_knows_its_end) {
+  nlohmann::json& rank = json["runs"][0]["ranks"][0];
+  rank["outcome"] = "killed";
+  rank["signal"] = 0;
+  EXPECT_NE(said().find(" is killed, but its signal is 0"), std::string::npos) << said();
+  rank["error"] = kEndUnknown;
+  EXPECT_EQ(said().find(" is killed, but its signal is 0"), std::string::npos) << said();
+}
+
 TEST_F(Consistency, counts_are_those_of_the_list_of_faults) {
   EXPECT_EQ(said_with("/metrics/faults/witnessed", 7),
             "migrate: faults.witnessed is 7, but 1 follows from its list of faults\n"

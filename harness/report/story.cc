@@ -152,7 +152,10 @@ class Teller {
         say(when, "a rank died after " + progress + ": " + mode_.error, Tone::kBad);
         return;
       case Outcome::kCancelled:
-        say("", "the run was cut short after " + progress, Tone::kBad);
+        say("",
+            "the run was cut short after " + progress +
+                (mode_.error.empty() || mode_.error == "cancelled" ? "" : ": " + mode_.error),
+            Tone::kBad);
         return;
     }
   }

@@ -46,7 +46,7 @@ nlohmann::json Job::exec_options(const RankLink& rank) const {
                    {"LOCAL_WORLD_SIZE", std::to_string(shape.ranks_per_node)},
                    {"NODE_RANK", std::to_string(rank.node())},
                    {"NNODES", std::to_string(shape.nodes)},
-                   {"MASTER_ADDR", options_.cluster ? hosts_[0]->facts().name : "127.0.0.1"},
+                   {"MASTER_ADDR", options_.cluster ? options_.cluster->master_address() : "127.0.0.1"},
                    {"MASTER_PORT", std::to_string(exec_port_)},
                    {"PYTHONUNBUFFERED", "1"}};
   for (const auto* own : {&scenario_.env, &mode_.env})

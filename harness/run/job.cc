@@ -122,17 +122,23 @@ void Job::end_with(Outcome outcome, const std::string& error, uint64_t time_ns) 
   if (phase_ < Phase::kAborting) move(Phase::kAborting);
 }
 
-/// Ranks that die with their host are no news.
+/// Of a lost host, why it is; its launcher may have died first, and taken it along.
+std::optional<std::string> Job::loss_of(Host& host) {
+  const auto failure = host.failure();
+  if (!failure) return std::nullopt;
+  const auto launcher = options_.cluster ? options_.cluster->failure() : std::nullopt;
+  return *failure + (launcher ? "; " + *launcher : "");
+}
+
+/// Ranks that die with their host are no news. What the job would have done is not known then: it is cut
+/// short, and measured until the host was last heard.
 void Job::look_at_hosts(uint64_t now_ns) {
   if (phase_ >= Phase::kAborting) return;
   for (Host* host : hosts_)
-    if (const auto failure = host->failure()) {
-      // Its launcher may have died first, and taken it along.
-      const auto launcher = options_.cluster ? options_.cluster->failure() : std::nullopt;
-      return end_with(Outcome::kKilled, *failure + (launcher ? "; " + *launcher : ""), now_ns);
-    }
+    if (const auto loss = loss_of(*host))
+      return end_with(Outcome::kCancelled, *loss, std::min(now_ns, host->heard_ns()));
   if (options_.cluster)
-    if (const auto failure = options_.cluster->failure()) end_with(Outcome::kKilled, *failure, now_ns);
+    if (const auto failure = options_.cluster->failure()) end_with(Outcome::kCancelled, *failure, now_ns);
 }
 
 void Job::look_at_ranks(uint64_t now_ns) {
@@ -143,8 +149,13 @@ void Job::look_at_ranks(uint64_t now_ns) {
     if (phase_ == Phase::kAborting) {
       // A survivor may report its peer's end before we have seen it: the death is what came first. (Nobody
       // has been killed by us before the phase is over.)
-      if (outcome_ == Outcome::kError && WIFSIGNALED(*status) &&
-          (!rank.has_error || WTERMSIG(*status) != SIGKILL)) {
+      const auto loss = outcome_ == Outcome::kError ? loss_of(host_of(rank.rank())) : std::nullopt;
+      if (loss) {
+        outcome_ = Outcome::kCancelled;
+        error_ = *loss + "; then " + error_;
+        note(now_ns, name(outcome_), error_);
+      } else if (outcome_ == Outcome::kError && WIFSIGNALED(*status) &&
+                 (!rank.has_error || WTERMSIG(*status) != SIGKILL)) {
         outcome_ = Outcome::kKilled;
         error_ = rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
                  strsignal(WTERMSIG(*status)) + (rank.has_error ? "); before: " : "); then ") + error_;
@@ -156,6 +167,7 @@ void Job::look_at_ranks(uint64_t now_ns) {
     if (rank.has_error) {
       end_with(Outcome::kError, rank.error, rank.error_ns);
     } else if (WIFSIGNALED(*status)) {
+      look_at_hosts(now_ns);  // its host may just have been lost
       end_with(Outcome::kKilled,
                rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
                    strsignal(WTERMSIG(*status)) + ")",
@@ -178,18 +190,18 @@ void Job::watch(uint64_t now_ns, bool moved) {
   const uint64_t job_ns =
       options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job) + (repeats_ - 1) * kRoundNs;
   if (phase_ == Phase::kStarting && awake_ns_ > phase_since_ns_ + ns(bounds.setup))
-    end_with(Outcome::kHang,
-             "set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s" +
-                 evidence_of_hang(),
-             now_ns);
+    end_as_hang("set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s", now_ns);
   else if (phase_ != Phase::kStarting && awake_ns_ > last_moved_ns_ + ns(bounds.stall))
-    end_with(Outcome::kHang,
-             "nothing moved for " + std::to_string(ns(bounds.stall) / 1'000'000) + " ms" + evidence_of_hang(),
-             now_ns);
+    end_as_hang("nothing moved for " + std::to_string(ns(bounds.stall) / 1'000'000) + " ms", now_ns);
   else if (now_ns > start_ns_ + job_ns)
-    end_with(Outcome::kHang,
-             "the job took longer than " + std::to_string(job_ns / 1'000'000'000) + " s" + evidence_of_hang(),
-             now_ns);
+    end_as_hang("the job took longer than " + std::to_string(job_ns / 1'000'000'000) + " s", now_ns);
+}
+
+/// Where the ranks are is asked of their hosts: one that does not answer is what the job waits for.
+void Job::end_as_hang(const std::string& what, uint64_t now_ns) {
+  const std::string evidence = evidence_of_hang();
+  look_at_hosts(now_ns);
+  end_with(Outcome::kHang, what + evidence, now_ns);
 }
 
 void Job::report_progress(uint64_t now_ns, bool force) {

@@ -65,10 +65,12 @@ class Job {
   }
   void tick(uint64_t now_ns);
   void advance_phase(uint64_t now_ns);
+  std::optional<std::string> loss_of(Host& host);
   void look_at_hosts(uint64_t now_ns);
   void look_at_ranks(uint64_t now_ns);
   void watch(uint64_t now_ns, bool moved);
   void grant(uint64_t now_ns);
+  void end_as_hang(const std::string& what, uint64_t now_ns);
   void end_with(Outcome outcome, const std::string& error, uint64_t time_ns);
   void move(Phase phase);
   void note(uint64_t time_ns, const std::string& name, const std::string& text,

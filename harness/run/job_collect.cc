@@ -36,7 +36,7 @@ RankResult result_of(const RankLink& rank, std::optional<int> status) {
   if (status && WIFSIGNALED(*status)) result.signal = WTERMSIG(*status);
   if (status && WIFEXITED(*status)) result.exit_code = WEXITSTATUS(*status);
   result.outcome = status || rank.has_error ? outcome_of(rank, result) : Outcome::kKilled;
-  result.error = !status && rank.error.empty() ? "how it ended is not known" : rank.error;
+  result.error = !status && rank.error.empty() ? kEndUnknown : rank.error;
   result.command = rank.command;
   result.renewal = rank.renewal;
   result.warnings = rank.warnings;
@@ -148,9 +148,9 @@ void Job::collect_hosts(JobRecord& job) {
 void Job::take_losses(uint64_t now_ns) {
   for (Host* host : hosts_)
     if (const auto failure = host->failure(); failure && outcome_ == Outcome::kOk) {
-      outcome_ = Outcome::kKilled;
+      outcome_ = Outcome::kCancelled;
       error_ = *failure + " before all of its record had come";
-      error_ns_ = now_ns;
+      error_ns_ = std::min(now_ns, host->heard_ns());
       note(now_ns, name(outcome_), error_);
     }
 }

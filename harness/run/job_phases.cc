@@ -94,10 +94,9 @@ void Job::wait_for_close(uint64_t now_ns) {
   const uint64_t bound = uint64_t(scenario_.timeouts.close.count()) +
                          ranks_.size() * ranks_.size() * kCloseOneNs;  // with many channels
   if (awake_ns_ > phase_since_ns_ + bound)
-    end_with(Outcome::kHang,
-             "a rank did not close within " + std::to_string(bound / (1000 * kNsPerMs)) +
-                 " s (timeouts.close)" + evidence_of_hang(),
-             now_ns);
+    end_as_hang(
+        "a rank did not close within " + std::to_string(bound / (1000 * kNsPerMs)) + " s (timeouts.close)",
+        now_ns);
 }
 
 void Job::abort_ranks(uint64_t now_ns) {

