@@ -272,7 +272,7 @@ class Slow(unittest.TestCase):
 
     def test_the_runner_says_it_in_these_words(self):
         with open(os.path.join(os.path.dirname(WALK), "..", "run", "job.cc"), encoding="utf-8") as file:
-            self.assertIn(f'end_with(Outcome::kHang,\n             "{walk.TOO_LONG} ', file.read())
+            self.assertIn(f'end_as_hang("{walk.TOO_LONG} ', file.read())
 
     def test_a_job_that_stood_still_is_a_hang(self):
         for why, told in (("nothing moved", self.says(error="nothing moved for 10000 ms")),
