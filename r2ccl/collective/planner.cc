@@ -33,6 +33,7 @@ class Predictor {
     result.steps_s = ring_steps(1, p_, least_, k);
     result.fill_s = ring_fill(1, p_, k);
     result.least_chunk = ring_chunk(1, p_, k);
+    result.lanes = 2;
     result.formula = "a/c_min, a = 2(p-1)/p";
     return sum(result);
   }
@@ -49,6 +50,9 @@ class Predictor {
     if (best.shares.equal > 0) result.least_chunk = ring_chunk(best.shares.equal, p_, k);
     for (const double share : best.shares.extra)
       if (share > 0) result.least_chunk = smaller(result.least_chunk, share / k);
+    result.lanes = best.shares.equal > 0 ? 2 : 0;
+    for (const double share : best.shares.extra)
+      if (share > 0) result.lanes += 4;
     result.formula = "max over nodes of (2 - 2u - extra)/c, + 2(p-1) extra/K";
     return sum(result);
   }
@@ -56,6 +60,8 @@ class Predictor {
   Candidate tree(uint32_t k) const {
     Candidate result = start(Algorithm::kDoubleTree, k);
     const Schedule shape = double_tree_allreduce(static_cast<uint32_t>(p_), 1);
+    for (const auto& of_rank : shape.lanes)
+      result.lanes = std::max(result.lanes, static_cast<uint32_t>(of_rank.size()));
     const double depth = std::ceil(std::log2(static_cast<double>(p_)));
     result.transfer_s = unit_ * busiest_port(shape, c_);
     result.reduction_s = addition_time(1);
@@ -75,6 +81,8 @@ class Predictor {
                                 ring_steps(ring.fraction, ring.order.size(), least_, segments_of(ring, k)));
       result.least_chunk =
           smaller(result.least_chunk, ring.fraction / tail_pieces(uint32_t(ring.order.size()), k));
+      const size_t others = p_ - ring.order.size();
+      result.lanes += 2 + (others > 0 ? static_cast<uint32_t>(std::max<size_t>(2, 1 + others)) : 0);
       added += ring.fraction * (members - 1) / members;
       outside += ring.fraction * (static_cast<double>(p_) - members);
     }
@@ -88,6 +96,8 @@ class Predictor {
     Candidate result = start(Algorithm::kFourStage, k);
     const double owners = static_cast<double>(p_ - leaves);
     result.leaves = leaves;
+    result.lanes =
+        std::max(four_stage_lanes(p_ - leaves, leaves, false), four_stage_lanes(p_ - leaves, leaves, true));
     result.transfer_s = unit_ * four_stage_time(c_, leaves);
     result.reduction_s = addition_time((owners - 1 + leaves) / owners);
     result.steps_s = four_stage_steps(1, p_ - leaves, k);
@@ -103,8 +113,14 @@ class Predictor {
     result.transfer_s = unit_ * best.seconds;
     double added = 0;
     bool leafy = false;
+    std::vector<uint32_t> lanes(p_);
     for (const MixPart& part : best.parts) {
       const double owners = static_cast<double>(part.owners.size());
+      const bool ring = part.leaves.empty();
+      for (const uint32_t rank : part.owners)
+        lanes[rank] += ring ? 2 : four_stage_lanes(part.owners.size(), part.leaves.size(), false);
+      for (const uint32_t rank : part.leaves)
+        lanes[rank] += four_stage_lanes(part.owners.size(), part.leaves.size(), true);
       added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
       leafy |= !part.leaves.empty();
       if (!part.leaves.empty())
@@ -116,6 +132,7 @@ class Predictor {
       if (!part.leaves.empty())
         result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));
     }
+    result.lanes = *std::max_element(lanes.begin(), lanes.end());
     result.reduction_s = addition_time(added);
     result.fill_s = leafy ? pipeline_fill(result, k) : ring_fill(1, p_, k);
     result.formula = "max(max 1/c, 2(p-1)/sum c)(1+1/K)";
@@ -130,21 +147,33 @@ class Predictor {
     return result;
   }
   Candidate sum(Candidate candidate) const {
-    candidate.steps_s /= std::max(1u, job_.beside);
+    const double beside = beside_of(candidate);
+    candidate.steps_s /= beside;
     if (const double longer = idle_nics(candidate); longer > 1)
       candidate.steps_s = std::max(candidate.steps_s, candidate.transfer_s * longer);
     candidate.seconds = std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) +
-                        candidate.fill_s / std::max(1u, job_.outstanding);
+                        candidate.fill_s / (std::max(1u, job_.outstanding) * beside);
     return candidate;
   }
-  /// How many times as long the lanes take as the ports do, because small chunks leave NICs idle.
-  /// A little less than half of the least chunk is enough (simulated, executor_time_test): chunks of other
-  /// operations use the other NICs. The chunks of a ring are alike, and use them in turn.
+  double beside_of(const Candidate& candidate) const {
+    uint32_t beside = std::max(1u, job_.beside);
+    if (job_.most_ends > 0 && candidate.lanes > 0)
+      beside = std::clamp(job_.most_ends / candidate.lanes, 1u, beside);
+    return beside;
+  }
+  /// How many times as long the lanes take as the ports do, because small chunks leave NICs idle, as far as
+  /// operations beside each other do not use them (the factor is what executor_time_test's ports show). The
+  /// chunks of a ring are alike, and use the NICs in turn.
   double idle_nics(const Candidate& candidate) const {
-    constexpr double kEnough = 0.45;
+    constexpr double kIdle = 2.5;
     const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
-    if (candidate.algorithm == Algorithm::kRing) return 1;
-    return chunk > 0 ? std::max(1.0, kEnough * static_cast<double>(job_.least_chunk_bytes) / chunk) : 1;
+    if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
+    const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
+    return 1 + kIdle * (1 - part) / beside_of(candidate);
+  }
+  /// An owner has four lanes along the ring of owners and two for each leaf, a leaf two for each owner.
+  static uint32_t four_stage_lanes(size_t owners, size_t leaves, bool leaf) {
+    return static_cast<uint32_t>(leaf ? 2 * owners : (owners > 1 ? 4 : 0) + 2 * leaves);
   }
   static double smaller(double known, double chunk) { return known > 0 ? std::min(known, chunk) : chunk; }
   static double ring_chunk(double fraction, size_t members, uint32_t k) {
@@ -274,6 +303,10 @@ Candidate best_of(Algorithm algorithm, const Job& job, const Predictor& predict)
   return best;
 }
 
+/// What a less simple algorithm must gain. In a stream each further lane costs something that is not
+/// predicted: messages of its own, and turns of the thread that sends them.
+double gain_of(const Job& job) { return job.outstanding > 1 ? 1e-2 : 1e-3; }
+
 }  // namespace
 
 const char* name(Algorithm algorithm) {
@@ -313,7 +346,8 @@ Result<Plan> plan(const Job& job) {
     plan.candidates.push_back(best_of(algorithm, job, predict));
   for (size_t i = 1; i < plan.candidates.size(); ++i) {
     // What comes first in the list is the simpler one and stays where another gains nothing.
-    if (plan.candidates[i].seconds < plan.candidates[plan.chosen].seconds * (1 - 1e-3)) plan.chosen = i;
+    if (plan.candidates[i].seconds < plan.candidates[plan.chosen].seconds * (1 - gain_of(job)))
+      plan.chosen = i;
   }
   plan.why = reason(job, plan);
   return plan;

@@ -31,16 +31,21 @@ struct Job {
   /// … of which so many stand beside each other, on channels of their own: latency in one of them is the
   /// others' time.
   uint32_t beside = 1;
+  /// … as far as the schedule's lanes permit: a rank has at most so many ends of connections. 0: no limit.
+  uint32_t most_ends = 0;
   /// A chunk below it leaves NICs of its node idle: no more segments than leave the smallest chunk as large.
   /// 0: none.
   uint64_t least_chunk_bytes = 0;
 };
 
-/// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / outstanding.
+/// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding · beside):
+/// for one operation the whole fill; in a stream, what the other operations do not hide (shown by simulation,
+/// executor_time_test).
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
   uint32_t segments = 1;   ///< K that is best for it
   uint32_t leaves = 0;     ///< four-stage: how many of the least capacity
+  uint32_t lanes = 0;      ///< of the rank that has most of them, at most
   double transfer_s = 0;   ///< the busiest port
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency

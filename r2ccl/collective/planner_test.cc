@@ -75,9 +75,52 @@ TEST(Planner, a_stream_of_operations_fills_the_pipeline_once) {
   EXPECT_LE(stream.choice().segments, alone.choice().segments);
   EXPECT_LT(stream.choice().seconds, stream.bound_s * 1.06);
   for (const Candidate& candidate : stream.candidates)
-    EXPECT_NEAR(candidate.seconds,
-                std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) + candidate.fill_s / 8,
-                1e-12);
+    EXPECT_NEAR(
+        candidate.seconds,
+        std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) + candidate.fill_s / 8,
+        1e-12);
+  // Those on channels of their own hide it from each other, too.
+  job.beside = 4;
+  const Plan beside = plan(job).value();
+  for (const Candidate& candidate : beside.candidates)
+    EXPECT_NEAR(
+        candidate.seconds,
+        std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) + candidate.fill_s / 32,
+        1e-12);
+}
+
+TEST(Planner, knows_how_many_lanes_a_rank_needs) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<double> c(2 + random() % 9);
+    for (double& value : c) value = random() % 3 == 0 ? 0.25 * double(1 + random() % 3) : 1;
+    Job job = job_of(c, 4 << 20);
+    job.most_segments = 2;
+    const Plan made = plan(job).value();
+    for (const Candidate& candidate : made.candidates) {
+      size_t most = 0;
+      for (const auto& lanes : build(job, candidate).lanes) most = std::max(most, lanes.size());
+      if (candidate.algorithm == Algorithm::kUnequalRing || candidate.algorithm == Algorithm::kR2cclAllReduce)
+        EXPECT_GE(candidate.lanes, most) << name(candidate.algorithm);
+      else
+        EXPECT_EQ(candidate.lanes, most) << name(candidate.algorithm);
+    }
+  }
+}
+
+TEST(Planner, fewer_operations_beside_each_other_leave_more_nics_idle) {
+  Job job = job_of({1, 1, 1, 1, 0.875, 1, 1, 1}, 1 << 20);
+  job.bytes_per_second = 1e9;
+  job.outstanding = 8;
+  job.beside = 4;
+  job.most_segments = 1;
+  job.least_chunk_bytes = 118 << 10;  // eight NICs
+  const auto mix = [&] { return plan(job).value().candidates[size_t(Algorithm::kMix)]; };
+  const double all = mix().seconds;
+  job.most_ends = 4 * mix().lanes;  // enough
+  EXPECT_DOUBLE_EQ(mix().seconds, all);
+  job.most_ends = mix().lanes;
+  EXPECT_GT(mix().seconds, 1.5 * all);
 }
 
 TEST(Planner, latency_counts_once_for_operations_beside_each_other) {

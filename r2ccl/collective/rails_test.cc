@@ -140,7 +140,9 @@ std::array<double, 4> cut(RailTurns& turns, const std::vector<size_t>& chunks, s
       EXPECT_EQ(turns.next(chunk, posted, most).rail, message.rail);  // asked again, because it was refused
       EXPECT_GT(message.bytes, 0u);
       EXPECT_LE(message.bytes, most);
-      if (posted + message.bytes < chunk) EXPECT_EQ(message.bytes % 1024, 0u);
+      if (posted + message.bytes < chunk) {
+        EXPECT_EQ(message.bytes % 1024, 0u);
+      }
       turns.took();
       bytes[message.rail] += double(message.bytes);
       posted += message.bytes;

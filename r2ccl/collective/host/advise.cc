@@ -43,6 +43,7 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.beside = std::min(outstanding, kMostSlots);
   // A message for each NIC, as nearly as the planner's powers of two allow.
   if (speeds.rails > 1) job.least_chunk_bytes = speeds.rails * kLeastMessage * 9 / 10;
+  job.most_ends = static_cast<uint32_t>(kMostChannels / std::max(1u, speeds.rails));
   const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
   return job;
@@ -107,11 +108,14 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
     return advice;
   }
   const Candidate& best = planned->choice();
-  // The plan counts with a full pipeline; few pieces do not fill it.
-  const auto in_flight = static_cast<double>(std::clamp<uint64_t>(pieces, 1, job.outstanding));
-  const double steps_s = best.steps_s * job.beside / std::min<double>(in_flight, job.beside);
-  advice.engine_seconds = static_cast<double>(pieces) * speeds.margin *
-                          (std::max({best.transfer_s, best.reduction_s, steps_s}) + best.fill_s / in_flight);
+  // The plan counts with a full pipeline. Few pieces do not fill it, and each operation fills it once.
+  const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, job.outstanding));
+  const double planned_beside = std::min(job.beside, slots_for(best.lanes, speeds.rails));
+  const double beside = std::min<double>(in_flight, planned_beside);
+  const double steps_s = best.steps_s * planned_beside / beside;
+  advice.engine_seconds =
+      speeds.margin * (static_cast<double>(pieces) * std::max({best.transfer_s, best.reduction_s, steps_s}) +
+                       best.fill_s * (1 + static_cast<double>(pieces - 1) / (in_flight * beside)));
   advice.engine = advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,

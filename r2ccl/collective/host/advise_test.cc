@@ -64,10 +64,13 @@ TEST(Advise, predicts_with_the_pieces_that_are_run) {
   const std::vector<double> degraded{1, 1, 0.75, 1};
   const auto per_byte = [&](uint64_t bytes) { return advise(degraded, bytes, kSlowNet).engine_seconds / double(bytes); };
   EXPECT_GT(per_byte(64 << 20), 1.01 * per_byte(1 << 30));
-  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 1, 1e-6);  // both in pieces of 4 MiB
+  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 1, 0.01);  // both in pieces of 4 MiB, but for one fill
   const uint64_t piece = piece_of_operation(64 << 20);
   const Job job = job_of(degraded, planned_bytes(piece), outstanding_for(planned_bytes(piece)), kSlowNet);
-  EXPECT_NEAR(advise(degraded, 64 << 20, kSlowNet).engine_seconds, 64 * plan(job).value().choice().seconds, 1e-9);
+  const Candidate best = plan(job).value().choice();
+  // The first piece fills the pipeline in sight of everybody.
+  const double fill = best.fill_s * (1 - 1.0 / (job.outstanding * job.beside));
+  EXPECT_NEAR(advise(degraded, 64 << 20, kSlowNet).engine_seconds, 64 * best.seconds + fill, 1e-9);
 }
 
 TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
