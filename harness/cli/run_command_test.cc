@@ -7,7 +7,9 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/exit_codes.h"
@@ -195,6 +197,28 @@ TEST_F(Program, scenarios_of_one_name_have_folders_of_their_own) {
   EXPECT_EQ(ran.size(), 2u);
   EXPECT_TRUE(fs::exists("result/nic_down/result.json"));
   EXPECT_TRUE(fs::exists("result/nic_down-2/result.json"));
+}
+
+// The number that tells two scenarios of a name apart must not give one of them the name of a third.
+TEST_F(Program, a_scenario_named_like_the_second_of_another_name_keeps_its_folder) {
+  std::string other = sample_scenario().source_text;
+  other.replace(other.find("name: nic_down"), strlen("name: nic_down"), "name: nic_down-2");
+  std::ofstream("other.yaml") << other;
+  const std::vector<std::vector<const char*>> orders = {{"nic_down.yaml", "other.yaml", "nic_down.yaml"},
+                                                        {"nic_down.yaml", "nic_down.yaml", "other.yaml"},
+                                                        {"other.yaml", "nic_down.yaml", "nic_down.yaml"}};
+  for (const auto& order : orders) {
+    fs::remove_all("result");
+    EXPECT_EQ(call({"run", order[0], order[1], order[2], "--no-plot", "--out", "result"}), 0) << err.str();
+    EXPECT_EQ(entries("result"), 3u);
+    for (const auto& [folder, name] : {std::pair("nic_down", "name: nic_down\n"),
+                                       {"nic_down-2", "name: nic_down-2\n"},
+                                       {"nic_down-3", "name: nic_down\n"}}) {
+      std::ifstream file(fs::path("result") / folder / "scenario.yaml");
+      const std::string text((std::istreambuf_iterator<char>(file)), {});
+      EXPECT_NE(text.find(name), std::string::npos) << folder << " holds: " << text;
+    }
+  }
 }
 
 TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {
