@@ -125,7 +125,7 @@ TEST_F(ClusterJob, a_rank_whose_end_nobody_tells_is_killed_by_no_known_signal) {
   const RankResult& rank = result.modes.at(0).ranks.at(1);
   EXPECT_EQ(rank.outcome, Outcome::kKilled);
   EXPECT_EQ(rank.signal, 0);
-  EXPECT_EQ(rank.error, kEndUnknown) << "report/consistency_test.cc takes it from there";
+  EXPECT_EQ(rank.error, kEndUnknown) << "cli/cluster_result_test.cc takes it from there";
 }
 
 TEST_F(ClusterJob, a_host_that_is_lost_between_two_modes_takes_no_result_with_it) {
