@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/exit_codes.h"
@@ -169,6 +170,17 @@ TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
   EXPECT_FALSE(fs::exists("results"));
   EXPECT_NE(out.str().find("node1/rank0"), std::string::npos);
   EXPECT_NE(out.str().find("during iteration 60: node1/nic0 loses its link"), std::string::npos) << out.str();
+}
+
+// On every host but the first the command would wait for a runner that does not come.
+TEST_F(Program, a_dry_run_serves_no_runner) {
+  const std::map<std::string, std::string> place = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
+  for (const auto& [variable, value] : place) setenv(variable.c_str(), value.c_str(), 1);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "verbs", "--launcher", "env", "--dry-run"}), 0)
+      << err.str();
+  EXPECT_NE(out.str().find("node1/rank0"), std::string::npos) << out.str();
+  for (const auto& [variable, value] : place) unsetenv(variable.c_str());
 }
 
 TEST_F(Program, an_interrupt_keeps_what_there_is) {
