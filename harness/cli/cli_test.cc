@@ -89,6 +89,39 @@ TEST_F(Program, plot_report_and_trace_name_the_file_that_they_cannot_use) {
   EXPECT_FALSE(fs::exists("trace.json"));
 }
 
+TEST_F(Program, plot_does_not_replace_the_figures_of_one_result_with_those_of_another) {
+  for (const char* folder : {"a/x", "b/x"}) {
+    fs::create_directories(folder);
+    fs::copy_file(std::string(R2BENCH_SOURCE_DIR) + "/results/reference/nic_down/result.json",
+                  fs::path(folder) / "result.json");
+  }
+  setenv("R2BENCH_PYTHON", "/bin/true", 1);  // no figure is drawn
+  EXPECT_EQ(call({"plot", "a/x", "b/x", "--out", "figures"}), 64);
+  EXPECT_EQ(
+      err.str(),
+      "r2bench: b/x/result.json: its figures would replace those of a/x/result.json in figures/x; draw it "
+      "with another --out\n");
+  EXPECT_EQ(call({"plot", "a/x", "b/x"}), 0) << err.str();
+  unsetenv("R2BENCH_PYTHON");
+}
+
+TEST_F(Program, first_day_names_a_line_that_is_none_of_its_record) {
+  fs::create_directories("days");
+  for (const char* line : {"{\"step\": 3, \"state\": \"done\"}", "{\"step\": \"x\", \"state\": 4}", "cut"}) {
+    std::ofstream("days/steps.jsonl") << line << "\n";
+    EXPECT_EQ(call({"doctor", "--first-day", "--out", "days"}), 64) << line;
+    EXPECT_NE(err.str().find("days/steps.jsonl:1: is no line of this command"), std::string::npos)
+        << err.str();
+  }
+}
+
+TEST_F(Program, conformance_names_a_file_that_it_cannot_write) {
+  EXPECT_EQ(
+      call({"conformance", "--fabric", "vhca", "--case", "none", "--no-faults", "--raw", "/nonexistent/x"}),
+      64);
+  EXPECT_NE(err.str().find("/nonexistent/x: cannot be written"), std::string::npos) << err.str();
+}
+
 TEST_F(Program, plot_wants_a_result_or_all) {
   EXPECT_EQ(call({"plot"}), 64);
   EXPECT_NE(err.str().find("plot needs a result, or --all"), std::string::npos) << err.str();

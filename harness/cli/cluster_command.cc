@@ -30,11 +30,17 @@ std::string command_for(const std::string& host, const ClusterArguments& argumen
   const std::string here = (program_prefix() / "bin" / "r2bench-port-probe").string();
   const std::string there = arguments.probe.empty() ? here : arguments.probe;
   if (is_this_machine(host)) return shell_quoted(here);
-  // ssh hands its words to a shell over there, which takes the quotes off once more.
-  const bool plain = std::all_of(there.begin(), there.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::strchr("/._-+", c) != nullptr;
-  });
-  return arguments.ssh + " " + host + " " + (plain ? there : shell_quoted(shell_quoted(there)));
+  const auto plain = [](const std::string& text) {
+    return std::all_of(text.begin(), text.end(),
+                       [](unsigned char c) { return std::isalnum(c) || std::strchr("/._-+", c) != nullptr; });
+  };
+  if (plain(there)) return arguments.ssh + " " + host + " " + there;
+  // ssh hands its words to a shell over there, which takes the quotes off once more. A "~/" or "~user/" at
+  // the beginning is for that shell, whose user may have another home.
+  size_t home = there[0] == '~' ? there.find('/') + 1 : 0;
+  if (home > 0 && !plain(there.substr(1, home - 1))) home = 0;
+  return arguments.ssh + " " + host + " " +
+         shell_quoted(there.substr(0, home) + shell_quoted(there.substr(home)));
 }
 
 void print_finding(const Finding& finding, const Console& console) {

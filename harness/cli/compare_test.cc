@@ -174,6 +174,13 @@ TEST_F(Gate, needs_something_to_compare_with) {
   EXPECT_TRUE(plugins.empty());
 }
 
+// They would share samples and folders: the second was refused when the first had been measured.
+TEST_F(Gate, refuses_two_scenarios_of_one_name_before_it_measures) {
+  EXPECT_EQ(call({"gate", "job.yaml", "job.yaml", "--modes", "migrate", "--save-baseline", "b.json"}), 64);
+  EXPECT_NE(err.str().find("two of the scenarios have the name nic_down"), std::string::npos) << err.str();
+  EXPECT_TRUE(plugins.empty());
+}
+
 TEST_F(Gate, inside_github_actions_it_annotates_and_writes_the_summary) {
   ASSERT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--save-baseline", "b.json",
                   "--quiet"}),

@@ -42,6 +42,7 @@ nlohmann::json in_guest(const ConformanceArguments& arguments, const fs::path& o
   for (const std::string& prefix : arguments.cases) command.insert(command.end(), {"--case", prefix});
   if (!arguments.faults) command.push_back("--no-faults");
   const int status = run_in_rxe_guest(command, out, console, cancel);
+  if (cancel) return {};
   std::ifstream file(raw);
   if (status != 0 || !file)
     throw UsageError("the suite did not come to its end in the guest (status " + std::to_string(status) +
@@ -58,9 +59,9 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
   if (!arguments.raw.empty()) {
     if (arguments.fabrics.size() != 1) throw UsageError("--raw is for one --fabric");
     const nlohmann::json result = here(arguments, arguments.fabrics[0], console, signals.cancel());
-    std::ofstream file(arguments.raw);
-    file << result.dump(1) << "\n";
-    return file.flush() && !signals.cancel() ? 0 : kExitInternal;
+    if (signals.caught() != 0) return kExitSignal + signals.caught();
+    write_file(arguments.raw, result.dump(1) + "\n");
+    return 0;
   }
   RunFolder folder = arguments.out.empty()
                          ? RunFolder::create_fresh(fs::path("results") / "runs", "conformance")

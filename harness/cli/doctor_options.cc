@@ -59,7 +59,8 @@ CLI::Option* DoctorOptions::add_cluster(CLI::App& doctor, CLI::Option* hosts) {
       ->group(group);
   doctor
       .add_option("--probe", cluster_.probe,
-                  "Path of r2bench-port-probe on the other hosts (default: the same as here)")
+                  "Path of r2bench-port-probe on the other hosts; '~/' at its beginning is the home there "
+                  "(default: the same as here)")
       ->needs(cluster_flag)
       ->group(group);
   return cluster_flag;

@@ -73,18 +73,43 @@ TEST_F(Program, doctor_is_about_the_fabric_that_is_asked_for) {
 }
 
 // ssh joins its words and hands them to a shell on the other host.
-TEST_F(Program, doctor_finds_a_probe_whose_path_has_blanks_and_quotes_through_ssh) {
-  const auto script = [](const fs::path& path, const std::string& text) {
+class ProbeOverSsh : public Program {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    script("as-ssh", "shift\nHOME='" + fs::absolute("their home").string() + "' exec sh -c \"$*\"");
+    fs::create_directories("their home");
+  }
+  static void script(const fs::path& path, const std::string& text) {
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
     fs::permissions(path, fs::perms::owner_all);
-  };
+  }
+  /// Whether the probe in `folder` is started when the command line names it `named`.
+  bool is_found(const fs::path& folder, const std::string& named) {
+    fs::create_directories(folder);
+    fs::remove("was-here");
+    script(folder / "probe", "touch '" + fs::absolute("was-here").string() + "'");
+    const std::string ssh = fs::absolute("as-ssh").string();
+    call({"doctor", "--cluster", "--host", "elsewhere", "--ssh", ssh.c_str(), "--probe", named.c_str()});
+    return fs::exists("was-here");
+  }
+};
+
+TEST_F(ProbeOverSsh, whose_path_has_blanks_and_quotes_is_found) {
   const fs::path folder = fs::absolute("a 'probe' $HOME");
-  fs::create_directory(folder);
-  script(folder / "probe", "touch '" + fs::absolute("was-here").string() + "'");
-  script("as-ssh", "shift\nexec sh -c \"$*\"");
-  const std::string ssh = fs::absolute("as-ssh").string(), probe = (folder / "probe").string();
-  call({"doctor", "--cluster", "--host", "elsewhere", "--ssh", ssh.c_str(), "--probe", probe.c_str()});
-  EXPECT_TRUE(fs::exists("was-here")) << out.str();
+  EXPECT_TRUE(is_found(folder, (folder / "probe").string())) << out.str();
+}
+
+TEST_F(ProbeOverSsh, below_the_home_over_there_is_found) {
+  for (const char* folder : {"bin", "a 'bin' $HOME"})
+    EXPECT_TRUE(is_found(fs::path("their home") / folder, std::string("~/") + folder + "/probe"))
+        << out.str();
+}
+
+TEST_F(ProbeOverSsh, whose_path_begins_with_a_tilde_that_stands_for_no_home_is_found) {
+  for (const char* folder : {"~", "~a b"})
+    EXPECT_TRUE(is_found(folder, std::string("./") + folder + "/probe"));
+  EXPECT_TRUE(is_found("~a b", "~a b/probe")) << out.str();
 }
 
 }  // namespace

@@ -167,6 +167,9 @@ std::string command_explained(const Workload& work) {
   std::string text = "Every rank is a copy of: " + command_in_words(exec) +
                      ". It gets RANK, WORLD_SIZE, LOCAL_RANK, "
                      "LOCAL_WORLD_SIZE, NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT in its environment. ";
+  const std::string who_checks =
+      "r2bench does not compare its data. A command that does has to end with a status other than 0 if they "
+      "are wrong.";
   if (exec.nccl_tests)
     text +=
         "Each row of its nccl-tests table is an operation; its #wrong columns say whether the data was "
@@ -174,9 +177,9 @@ std::string command_explained(const Workload& work) {
   else if (!exec.iteration.empty())
     text += "A line that matches '" + exec.iteration + "' ends an operation" +
             (exec.begin.empty() ? "" : "; the first begins with a line that matches '" + exec.begin + "'") +
-            ". Whether its data is right is not known.";
+            ". " + who_checks;
   else
-    text += "The whole command is one operation. Whether its data is right is not known.";
+    text += "The whole command is one operation. " + who_checks;
   return text;
 }
 

@@ -36,7 +36,8 @@ class StepRecord {
     for (std::string line; std::getline(file, line);) {
       ++number;
       const auto json = nlohmann::json::parse(line, nullptr, false);
-      if (json.is_discarded() || !json.contains("step") || !json.contains("state"))
+      const auto has = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
+      if (json.is_discarded() || !has("step") || !has("state"))
         throw UsageError((folder_ / "steps.jsonl").string() + ":" + std::to_string(number) +
                          ": is no line of this command; remove it, or take another --out");
       states_[json["step"]] = json["state"];
@@ -140,7 +141,8 @@ void check_run_options(const std::string& words) {
     return std::isalnum(c) || std::string_view(" ._,=/:-").find(char(c)) != std::string_view::npos;
   });
   if (!plain)
-    throw UsageError("--run-options: '" + words + "': letters, digits, spaces and . _ , = / : - are possible");
+    throw UsageError("--run-options: '" + words +
+                     "': letters, digits, spaces and . _ , = / : - are possible");
 }
 
 const FirstDayStep& step_named(const std::string& wanted) {
@@ -168,8 +170,7 @@ fs::path folder_of(const FirstDayStep& step, const FirstDayArguments& arguments)
 std::string obstacle(const FirstDayStep& step, const FirstDayArguments& arguments) {
   if (step.risk == Risk::kByHand)
     return "by hand: " + filled_in(step.command, variables(step, arguments, folder_of(step, arguments))) +
-           "\n    then: r2bench doctor --first-day --done " + step.name +
-           ", or --skip " + step.name;
+           "\n    then: r2bench doctor --first-day --done " + step.name + ", or --skip " + step.name;
   if (step.risk == Risk::kMachine && !arguments.allow_real_faults)
     return "it changes this machine: --allow-real-faults permits it, --skip " + step.name + " leaves it out";
   return "";

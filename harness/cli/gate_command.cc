@@ -31,6 +31,11 @@ std::vector<Scenario> load_all(const GateArguments& arguments, const LoadOptions
       if (scenario.fabric.kind == FabricKind::kRxe)
         throw UsageError(scenario.name +
                          ": gate does not start guests; run it on rxe, then use `r2bench compare`");
+      // Samples and folders go by the name.
+      if (std::any_of(scenarios.begin(), scenarios.end(),
+                      [&](const Scenario& other) { return other.name == scenario.name; }))
+        throw UsageError("gate: two of the scenarios have the name " + scenario.name +
+                         "; for more jobs of one scenario there is --jobs");
       scenarios.push_back(std::move(scenario));
     }
   return scenarios;

@@ -35,7 +35,8 @@ uint64_t rxe_payload(const std::atomic<bool>& cancel) {
 }  // namespace
 
 int run_command(const RunArguments& arguments, const Runner& runner, const Console& console) {
-  if (const auto status = serve_instead(arguments, console)) return *status;
+  if (!arguments.dry_run)  // else nobody runs the job that it would serve
+    if (const auto status = serve_instead(arguments, console)) return *status;
   std::vector<Scenario> scenarios = load_all(arguments);
   if (!arguments.dry_run) check_leave(arguments, scenarios);
   if (wants_rxe(arguments, scenarios) && !rxe_is_here() && !arguments.dry_run &&

@@ -7,7 +7,10 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/exit_codes.h"
@@ -169,6 +172,17 @@ TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
   EXPECT_NE(out.str().find("during iteration 60: node1/nic0 loses its link"), std::string::npos) << out.str();
 }
 
+// On every host but the first the command would wait for a runner that does not come.
+TEST_F(Program, a_dry_run_serves_no_runner) {
+  const std::map<std::string, std::string> place = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
+  for (const auto& [variable, value] : place) setenv(variable.c_str(), value.c_str(), 1);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "verbs", "--launcher", "env", "--dry-run"}), 0)
+      << err.str();
+  EXPECT_NE(out.str().find("node1/rank0"), std::string::npos) << out.str();
+  for (const auto& [variable, value] : place) unsetenv(variable.c_str());
+}
+
 TEST_F(Program, an_interrupt_keeps_what_there_is) {
   for (const int signal : {SIGINT, SIGTERM}) {
     ran.clear();
@@ -195,6 +209,28 @@ TEST_F(Program, scenarios_of_one_name_have_folders_of_their_own) {
   EXPECT_EQ(ran.size(), 2u);
   EXPECT_TRUE(fs::exists("result/nic_down/result.json"));
   EXPECT_TRUE(fs::exists("result/nic_down-2/result.json"));
+}
+
+// The number that tells two scenarios of a name apart must not give one of them the name of a third.
+TEST_F(Program, a_scenario_named_like_the_second_of_another_name_keeps_its_folder) {
+  std::string other = sample_scenario().source_text;
+  other.replace(other.find("name: nic_down"), strlen("name: nic_down"), "name: nic_down-2");
+  std::ofstream("other.yaml") << other;
+  const std::vector<std::vector<const char*>> orders = {{"nic_down.yaml", "other.yaml", "nic_down.yaml"},
+                                                        {"nic_down.yaml", "nic_down.yaml", "other.yaml"},
+                                                        {"other.yaml", "nic_down.yaml", "nic_down.yaml"}};
+  for (const auto& order : orders) {
+    fs::remove_all("result");
+    EXPECT_EQ(call({"run", order[0], order[1], order[2], "--no-plot", "--out", "result"}), 0) << err.str();
+    EXPECT_EQ(entries("result"), 3u);
+    for (const auto& [folder, name] : {std::pair("nic_down", "name: nic_down\n"),
+                                       {"nic_down-2", "name: nic_down-2\n"},
+                                       {"nic_down-3", "name: nic_down\n"}}) {
+      std::ifstream file(fs::path("result") / folder / "scenario.yaml");
+      const std::string text((std::istreambuf_iterator<char>(file)), {});
+      EXPECT_NE(text.find(name), std::string::npos) << folder << " holds: " << text;
+    }
+  }
 }
 
 TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {

@@ -11,7 +11,10 @@ void RunCommandOptions::add_to(CLI::App& app) {
   command = app.add_subcommand("run", "Run scenarios and give a verdict");
   command->add_option("scenario", arguments.scenarios, "Scenario files, or names from `list`")->required();
   changes.add_to(*command);
-  command->add_option("--out", arguments.out, "Folder for the result (default: results/runs/NAME-TIME)");
+  command->add_option(
+      "--out", arguments.out,
+      "Folder for the result (default: results/runs/NAME-TIME); of several scenarios: each has a "
+      "folder of its name in it, and those of one name are NAME, NAME-2 …");
   command
       ->add_option(
           "--port", arguments.port,

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "faultinject/plan/units.h"
@@ -102,18 +102,32 @@ Verdict worse(Verdict a, Verdict b) {
   return weight(a) >= weight(b) ? a : b;
 }
 
+/// Their names; from the second scenario of a name on, with the first number from 2 that makes it no other's.
+std::vector<std::string> different_names(const std::vector<Scenario>& scenarios) {
+  std::set<std::string> used;
+  for (const Scenario& scenario : scenarios) used.insert(scenario.name);
+  std::set<std::string> met;
+  std::vector<std::string> names;
+  for (const Scenario& scenario : scenarios) {
+    std::string name = scenario.name;
+    if (!met.insert(name).second)
+      for (int number = 2; !used.insert(name = scenario.name + "-" + std::to_string(number)).second;)
+        ++number;
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 /// Each scenario's verdict, until one does not pass; fewer than `scenarios` where the rest was not run.
 using Verdicts = std::vector<std::pair<std::string, Verdict>>;
 Verdicts run_all(const RunArguments& arguments, const std::vector<Scenario>& scenarios, const Runner& runner,
                  Cluster* cluster, const Console& console, const Signals& signals) {
   Verdicts all;
-  std::map<std::string, int> times;
-  for (const Scenario& scenario : scenarios) {
+  const std::vector<std::string> names = different_names(scenarios);
+  for (size_t i = 0; i < scenarios.size(); ++i) {
     if (!all.empty()) console.out << "\n";
-    const int time = ++times[scenario.name];
-    const std::string name = scenario.name + (time > 1 ? "-" + std::to_string(time) : "");
-    all.emplace_back(name,
-                     run_one(arguments, scenario, name, scenarios.size(), runner, cluster, console, signals));
+    all.emplace_back(names[i], run_one(arguments, scenarios[i], names[i], scenarios.size(), runner, cluster,
+                                       console, signals));
     if (signals.cancel()) break;
     if (all.back().second != Verdict::kPass && !arguments.keep_going) break;
   }

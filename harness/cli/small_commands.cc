@@ -150,6 +150,7 @@ int plot_all_command(const std::string& results, const std::string& out, bool st
 }
 
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console) {
+  std::map<fs::path, std::string> taken;
   for (const std::string& named : results) {
     const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
     if (!fs::exists(file))
@@ -158,6 +159,10 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
     fs::path folder = out.empty() ? file.parent_path() : fs::path(out);
     if (folder.empty()) folder = ".";
     if (!out.empty() && results.size() > 1) folder /= file.parent_path().filename();
+    const auto [before, is_new] = taken.try_emplace(folder.lexically_normal(), file.string());
+    if (!is_new)
+      throw UsageError(file.string() + ": its figures would replace those of " + before->second + " in " +
+                       folder.string() + "; draw it with another --out");
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) throw UsageError(folder.string() + ": " + error.message());

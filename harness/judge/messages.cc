@@ -13,9 +13,15 @@ std::string unseen(const Correctness& c) {
 
 }  // namespace
 
+std::string why_not_compared(const Workload& workload) {
+  return workload.engine == Engine::kExec
+             ? "r2bench compared no element; of a check by the command itself it knows the exit status only"
+             : "no element was compared";
+}
+
 MessagesKnown lost_known(const Scenario& scenario, const Correctness& c) {
   const Workload& work = scenario.workload;
-  if (c.checked_elements == 0) return unknown("no element was compared");
+  if (c.checked_elements == 0) return unknown(why_not_compared(work));
   if (work.engine == Engine::kExec) return unknown("the command sees no messages, and compares its own data");
   if (c.messages > 0 && c.collnet_operations == 0) return {MessagesBy::kContent, ""};
   if (c.wrong_elements > 0) return unknown(unseen(c) + ", and elements are wrong");

@@ -23,6 +23,10 @@ struct MessagesKnown {
   std::string why_not;  ///< of kNothing
 };
 
+/// Why no element is known to be right, where r2bench compared none: a clause for the user. A command of the
+/// engine exec may have checked its own data.
+std::string why_not_compared(const Workload& workload);
+
 /// Of lost messages.
 MessagesKnown lost_known(const Scenario& scenario, const Correctness& correctness);
 /// Of duplicated ones; never by kElements.

@@ -104,5 +104,21 @@ TEST_F(Messages, of_a_command_are_unknown) {
   expect_unknown("the command sees no messages, and compares its own data");
 }
 
+// all_reduce_perf or a script may have compared its data: only r2bench has not.
+TEST_F(Messages, of_a_command_that_may_compare_its_own_data_only_our_part_is_told) {
+  scenario.workload.engine = Engine::kExec;
+  c.messages = 0;
+  c.checked_elements = 0;
+  const std::string told =
+      "r2bench compared no element; of a check by the command itself it knows the exit status only";
+  expect_unknown(told);
+  scenario.expectations = {
+      {"migrate", "correctness", "exact", 0, 0, parse_condition(*find_metric("correctness"), "exact")}};
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);
+  EXPECT_EQ(of("migrate.correctness").got, told);
+  c.wrong_elements = 1;
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kFail);
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -2,6 +2,7 @@
 #include "harness/real/change.h"
 
 #include <chrono>
+#include <filesystem>
 #include <sstream>
 
 #include "harness/real/shell.h"
@@ -213,7 +214,7 @@ Kept keep_from(const std::string& interface, const std::string& routes4, const s
   return kept;
 }
 
-Kept keep(const std::string& interface) {
+Kept keep(const std::string& interface, const std::string& proc) {
   const auto ask = [&](const std::string& words) {
     const ShellResult result = run_shell("ip -o " + words + " dev " + interface, std::chrono::seconds(10));
     if (result.exit_code != 0 || result.cut)
@@ -224,7 +225,9 @@ Kept keep(const std::string& interface) {
                       : "ended with " + std::to_string(result.exit_code) + ": " + result.output));
     return result.output;
   };
-  return keep_from(interface, ask("-4 route show table all"), ask("-6 route show table all"),
+  // A kernel without IPv6 (ipv6.disable=1) has no such file, and `ip -6` fails there.
+  const bool six = std::filesystem::exists(proc + "/net/if_inet6");
+  return keep_from(interface, ask("-4 route show table all"), six ? ask("-6 route show table all") : "",
                    ask("addr show"));
 }
 

@@ -52,8 +52,9 @@ struct Change {
 struct Kept {
   std::vector<std::string> routes, addresses;
 };
-/// Of a running machine: asks `ip`. Throws RealFaultError where it does not tell all of them.
-Kept keep(const std::string& interface);
+/// Of a running machine: asks `ip`, about IPv6 routes only where the kernel has IPv6 (`proc`/net/if_inet6
+/// exists). Throws RealFaultError where it does not tell all of them.
+Kept keep(const std::string& interface, const std::string& proc = "/proc");
 /// From what `ip -o -4 route show table all dev I`, `-6`, and `ip -o addr show dev I` print.
 Kept keep_from(const std::string& interface, const std::string& routes4, const std::string& routes6,
                const std::string& addresses);

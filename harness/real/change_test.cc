@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -147,6 +148,43 @@ class Sysfs : public ::testing::Test {
   }
   fs::path root;
 };
+
+/// A kernel that was booted with ipv6.disable=1: `ip -6` fails, and /proc/net/if_inet6 is not there.
+class WithoutIpv6 : public Sysfs {
+ protected:
+  void SetUp() override {
+    Sysfs::SetUp();
+    const fs::path tool = root / "ip";
+    std::ofstream(tool) << "#!/bin/sh\n"
+                           "case \"$*\" in\n"
+                           "*-6*) echo 'RTNETLINK answers: Operation not supported'; exit 2 ;;\n"
+                           "*-4*) echo '10.8.0.0/16 dev eth5 table 77 scope link' ;;\n"
+                           "*addr*) echo '5: eth5 inet 10.7.0.1/24 scope global eth5' ;;\n"
+                           "esac\n";
+    fs::permissions(tool, fs::perms::owner_all);
+    fs::create_directories(root / "net");
+    setenv("PATH", (root.string() + ":" + path_).c_str(), 1);
+  }
+  void TearDown() override {
+    setenv("PATH", path_.c_str(), 1);
+    Sysfs::TearDown();
+  }
+
+ private:
+  const std::string path_ = getenv("PATH");
+};
+
+TEST_F(WithoutIpv6, routes_and_addresses_are_kept) {
+  const Kept kept = keep("eth5", root.string());
+  EXPECT_EQ(kept.routes,
+            (std::vector<std::string>{"ip -4 route replace 10.8.0.0/16 dev eth5 table 77 scope link"}));
+  EXPECT_EQ(kept.addresses, (std::vector<std::string>{"ip addr replace 10.7.0.1/24 dev eth5"}));
+}
+
+TEST_F(WithoutIpv6, a_failure_is_told_where_the_kernel_has_ipv6) {
+  write("net/if_inet6", "");
+  EXPECT_THROW(keep("eth5", root.string()), RealFaultError);
+}
 
 TEST_F(Sysfs, a_card_has_an_interface_and_a_pci_function) {
   write("devices/pci0000:3a/0000:3b:00.0/vendor", "0x15b3");

@@ -165,7 +165,8 @@ TEST_F(StoryOfFaults, a_fault_without_a_rate_before_it_is_not_told_as_one_that_n
     std::string story;
     for (const StoryLine& line : told(result())) story += line.text + "\n";
     EXPECT_EQ(story.find("never returned"), std::string::npos) << story;
-    EXPECT_EQ(story.find("no sample of its recovery: it struck before an operation had ended, so that no rate before it is "
+    EXPECT_EQ(story.find("no sample of its recovery: it struck before an operation had ended, so that no "
+                         "rate before it is "
                          "known") != std::string::npos,
               silent_ms < 100)
         << story;
@@ -207,6 +208,40 @@ TEST_F(StoryOfFaults, each_outage_of_a_flapping_port_is_a_strike_with_a_heal_of_
   for (const StoryLine& line : told(evaluated))
     if (line.text == "node2/nic1 was healed") healed.push_back(line.when);
   EXPECT_EQ(healed, (std::vector<std::string>{"+ 200 ms", "+ 250 ms", "+ 300 ms"}));
+}
+
+/// The last sentence of a job that ended well.
+class StoryOfTheEnd : public ::testing::Test {
+ protected:
+  StoryOfTheEnd() { mode.outcome = Outcome::kOk; }
+  StoryLine end() const {
+    RunResult whole;
+    whole.modes = {mode};
+    return tell(scenario, whole).back();
+  }
+  static bool has(const StoryLine& line, const std::string& text) {
+    return line.text.find(text) != std::string::npos;
+  }
+  Scenario scenario;
+  ModeResult mode;
+};
+
+TEST_F(StoryOfTheEnd, what_r2bench_did_not_compare_is_not_said_of_a_command) {
+  EXPECT_TRUE(has(end(), "; the data was not compared")) << end().text;
+  scenario.workload.engine = Engine::kExec;
+  EXPECT_TRUE(has(end(),
+                  "; every command ended with exit status 0; r2bench compared no data, and does not "
+                  "know whether the command did"))
+      << end().text;
+  EXPECT_EQ(end().tone, Tone::kPlain);
+  mode.correctness.checked_elements = 256;  // of a table of nccl-tests
+  EXPECT_TRUE(has(end(), "; every element right")) << end().text;
+}
+
+TEST_F(StoryOfTheEnd, what_arrived_twice_is_told_also_where_no_element_was_compared) {
+  mode.correctness.duplicated = 3;
+  EXPECT_TRUE(has(end(), "3 arrived twice")) << end().text;
+  EXPECT_EQ(end().tone, Tone::kBad);
 }
 
 }  // namespace

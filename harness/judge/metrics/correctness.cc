@@ -6,8 +6,8 @@
 namespace r2bench {
 namespace {
 
-Value exactness(const ModeResult& mode) {
-  const Correctness& c = mode.correctness;
+Value exactness(const Measured& m) {
+  const Correctness& c = m.mode.correctness;
   if (!c.exact()) {
     return {std::nullopt,
             "wrong",
@@ -16,14 +16,15 @@ Value exactness(const ModeResult& mode) {
                 " of wrong size",
             {}};
   }
-  if (c.checked_elements == 0) return Value::none("no element was compared");
+  if (c.checked_elements == 0) return Value::none(why_not_compared(m.scenario.workload));
   return {std::nullopt, "exact", "exact, " + std::to_string(c.checked_elements) + " elements compared", {}};
 }
 
 /// What is wrong is known; that nothing is, only where something was compared.
 Value wrong_elements(const Measured& m) {
   const Correctness& c = m.mode.correctness;
-  if (c.wrong_elements == 0 && c.checked_elements == 0) return Value::none("no element was compared");
+  if (c.wrong_elements == 0 && c.checked_elements == 0)
+    return Value::none(why_not_compared(m.scenario.workload));
   return Value::of_count(c.wrong_elements);
 }
 
@@ -59,7 +60,7 @@ std::vector<Metric> correctness() {
                 .meaning =
                     "whether every element was right and no segment was seen to be lost or delivered twice"},
        .wanted = "",
-       .value = [](const Measured& m) { return exactness(m.mode); },
+       .value = exactness,
        .without_fault = true},
       counted("wrong_elements", "elements that differed from the exact result", wrong_elements),
       counted("duplicated", "messages or segments that arrived twice",
