@@ -116,7 +116,9 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   advice.engine_seconds =
       speeds.margin * (static_cast<double>(pieces) * std::max({best.transfer_s, best.reduction_s, steps_s}) +
                        best.fill_s * (1 + static_cast<double>(pieces - 1) / (in_flight * beside)));
-  advice.engine = advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
+  // The engine's ring is no better than NCCL's.
+  advice.engine = best.algorithm != Algorithm::kRing &&
+                  advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
                                  advice.ring_seconds * 1e3);

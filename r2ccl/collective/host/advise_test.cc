@@ -79,6 +79,16 @@ TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
   EXPECT_EQ(size_t(Algorithm::kMix) + 2, trace::kPlannedAlgorithms);
 }
 
+// Eight NICs of which one is lost: pieces of an operation of 16 MiB are too small for anything but a ring.
+TEST(Advise, a_ring_is_left_to_nccl) {
+  const Speeds speeds{.bytes_per_second = 2.5e9, .rails = 8};
+  const std::vector<double> degraded{1, 0.875, 1, 1, 1, 1, 1, 1};
+  const EngineAdvice small = advise(degraded, 16 << 20, speeds);
+  EXPECT_FALSE(small.engine);
+  EXPECT_NE(small.why.find("ring on the host"), std::string::npos) << small.why;
+  EXPECT_TRUE(advise(std::vector<double>{1, 0.875, 1, 1}, 256 << 20, speeds).engine);
+}
+
 TEST(Advise, two_nodes_gain_nothing) {
   EXPECT_FALSE(advise(std::vector<double>{1, 0.5}, 1 << 30, kSlowNet).engine);
 }
