@@ -411,7 +411,8 @@ class Kept(unittest.TestCase):
             before = style.digest(busbw.Mode3.data(results))
             self.assertEqual(before, style.digest(busbw.Mode3.data(RESULTS)))
             rows = tables.read(results, "allreduce_sizes")
-            rows[-1]["t_ms"] = float(rows[-1]["t_ms"]) * 1.001
+            row = next(row for row in rows if row["set"] == busbw.Mode3.SET)
+            row["t_ms"] = float(row["t_ms"]) * 1.001
             tables.write(results, "allreduce_sizes", rows)
             self.assertNotEqual(style.digest(busbw.Mode3.data(results)), before)
 

@@ -20,7 +20,7 @@ import sys
 import inputs
 import style
 import tables
-from numbers_of.transports import FOUR_GPUS_SETS
+from numbers_of.transports import FOUR_GPUS_SETS, ONE_CHANNEL
 
 COMMAND = "harness/workload/nccl/head_to_head.py --out head_to_head.jsonl"
 # Transport: label, colour, marker; in the order of tables and legends.
@@ -55,9 +55,9 @@ def read(paths):
 
 
 def of_results(results):
-    """The same from results/tables/head_to_head.csv: all sets with one rank for each node, so all seeds; the foot of a figure names their machines."""
+    """The same from results/tables/head_to_head.csv: all sets with one rank for each node and NCCL's own choice of channels, so all seeds; the foot of a figure names their machines."""
     rows = []
-    for row in (row for row in tables.read(results, "head_to_head") if row["set"] not in FOUR_GPUS_SETS):
+    for row in (row for row in tables.read(results, "head_to_head") if row["set"] not in FOUR_GPUS_SETS | {ONE_CHANNEL}):
         measures = {measure: row[measure] if measure == "outcome" else tables.number(row[measure]) for measure in MEASURES if measure != "error"}
         rows.append({**row, "bytes": int(row["bytes"]), "heal_ms": tables.number(row["heal_ms"]), "seed": int(row["seed"]), "as_predicted": row["as_predicted"] == "1",
                      "result": {**measures, "wrong": int(measures["wrong"] or 0), "survives": measures["survives"] == 1}, "environment": {"nccl": row["nccl"]}})

@@ -207,6 +207,7 @@ BLOCKS = {
     "nccl-scenarios": lambda results: runs(results, "nccl_scenarios"),
     "degraded": lambda results: runs(results, "gray", "numa_far"),
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
+    "mode3-emulated-2": lambda results: runs(results, "mode3_scenarios_2"),
 }
 NUMBERS = {
     "overhead.pooled": lambda results: short(pooled_loss(results, "no_fault_256_pairs")[0], 1),

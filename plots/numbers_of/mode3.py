@@ -48,6 +48,7 @@ def mode3_versions(results):
     return markdown(["NCCL", "wrong elements", "ring, mode 1 (ms)", "ring, mode 2", "mode 3"], lines)
 
 
+LOST = ("0", "1/8", "1/4", "1/2")
 ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
 
 
@@ -60,10 +61,19 @@ def mode3_algorithms(results, measured="mode3_algorithms"):
     return markdown(["nodes", "x", "NIC (Mbit/s)", "CPUs idle", "bound (ms)", *ALGORITHMS.values()], rows)
 
 
-def mode3_sizes(results):
+def mode3_plans(results):
+    """Mode 3 beside the bound and the simulator."""
+    lines = rows_of(results, "allreduce_emulated", "mode3_plans")
+    names = {"mode3": "mode 3", "planner": "the planner's schedule, forced"}
+    rows = [[row["nodes"], row["lost"], names[row["algorithm"]], short(row["cpu_idle"]), short(row["bound_ms"]), short(row["t_ms"]), short(row["t_to_bound"]), short(row["t_to_simulated"])]
+            for row in sorted(lines, key=lambda row: (int(row["nodes"]), list(LOST).index(row["lost"]), row["algorithm"]))]
+    return markdown(["nodes", "x", "algorithm", "CPUs idle", "bound (ms)", "time (ms)", "time / bound", "time / simulated"], rows)
+
+
+def mode3_sizes(results, measured="mode3_sizes"):
     """Mode 3's time over that of the better of ring and Balance, which took turns with it."""
-    lines, rows = rows_of(results, "allreduce_sizes", "mode3_sizes"), []
-    lost = ("0", "1/8", "1/4", "1/2")
+    lines, rows = rows_of(results, "allreduce_sizes", measured), []
+    lost = [x for x in LOST if any(row["lost"] == x for row in lines)]
     ratio = {(int(row["bytes"]), row["lost"]): row["to_better_of_ring_and_balance"] for row in lines if row["algorithm"] == "mode3"}
     for size in sorted({size for size, _ in ratio}):
         rows.append([inputs.size(size), *(short(ratio[size, x]) if (size, x) in ratio else "–" for x in lost)])
@@ -103,12 +113,18 @@ BLOCKS = {
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
     "mode3-algorithms-pauses": lambda results: mode3_algorithms(results, "mode3_algorithms_pauses"),
     "mode3-throttled": mode3_throttled,
+    "mode3-plans": mode3_plans,
+    "mode3-sizes-2": lambda results: mode3_sizes(results, "mode3_sizes_2"),
 }
 NUMBERS = {
-    "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
-    "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
-    "mode3.two-degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["retained"]),
-    "mode3.two-degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_two_degraded", "allreduce")["limit"]),
+    "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
+    "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
+    **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
+       for on in (0, 1) for what, pick in (("least", min), ("most", max))},
+    "mode3.two-degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_two_degraded", "allreduce")["retained"]),
+    "mode3.two-degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_two_degraded", "allreduce")["limit"]),
+    **{f"mode3.channels-{number}": (lambda measured: lambda results: short(next(row["t_to_bound"] for row in rows_of(results, "allreduce_emulated", measured) if row["nodes"] == "8")))
+       (f"mode3_channels_{number}") for number in (256, 512)},
     "mode3.least": lambda results: mode3_to_bound(results, min),
     "mode3.most": lambda results: mode3_to_bound(results, max),
 }

@@ -109,6 +109,7 @@ def head_to_head_cost_spread(results):
 
 # By what NCCL's IB transport has: sets whose seeds differ.
 FOUR_GPUS = {"ib": ("head_to_head_four_gpus",), "ib_unmerged": ("head_to_head_four_gpus_unmerged", "head_to_head_four_gpus_mode2")}
+ONE_CHANNEL = "head_to_head_upstream_one_channel"
 FOUR_GPUS_SETS = {name for sets in FOUR_GPUS.values() for name in sets}
 
 
@@ -145,9 +146,13 @@ def sizes_where(results, holds):
 
 
 def head_to_head_upstream(results):
-    lines = [[f"`{row['fault']}`", TRANSPORTS[row["transport"]], row["outcome"], row["wrong"], short(row["before_ms"]), short(row["stall_ms"]) if row["stall_ms"] else "–"]
-             for name in ("upstream", "upstream_1s") for row in tables.read(results, "head_to_head") if row["transport"] == name and row["table"] == "faults"]
-    return markdown(["fault", "transport", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
+    """Upstream's jobs that had the time that its own time-out needs."""
+    lines = []
+    for measured, channels in (("head_to_head_upstream", "–"), (ONE_CHANNEL, "1")):
+        rows = head_to_head_rows(results, measured, "faults")
+        lines += [[f"`{row['fault']}`{', repaired' if row['heal_ms'] not in ('', '0') else ''}", TRANSPORTS[name], channels, row["outcome"], row["wrong"], short(row["before_ms"]),
+                   short(row["stall_ms"]) if row["stall_ms"] and row["outcome"] == "ok" else "–"] for name in ("upstream", "upstream_1s") for row in rows if row["transport"] == name]
+    return markdown(["fault", "transport", "channels", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
 
 
 def flap(results, transport, measure):
