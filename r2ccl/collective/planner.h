@@ -40,7 +40,7 @@ struct Job {
 
 /// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding · beside):
 /// for one operation the whole fill; in a stream, what the other operations do not hide (shown by simulation,
-/// executor_time_test).
+/// executor_time_test). `steps` is longer where chunks are too small for all NICs.
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
   uint32_t segments = 1;   ///< K that is best for it

@@ -100,10 +100,13 @@ TEST(Planner, knows_how_many_lanes_a_rank_needs) {
     for (const Candidate& candidate : made.candidates) {
       size_t most = 0;
       for (const auto& lanes : build(job, candidate).lanes) most = std::max(most, lanes.size());
-      if (candidate.algorithm == Algorithm::kUnequalRing || candidate.algorithm == Algorithm::kR2cclAllReduce)
+      if (candidate.algorithm == Algorithm::kUnequalRing ||
+          candidate.algorithm == Algorithm::kR2cclAllReduce) {
         EXPECT_GE(candidate.lanes, most) << name(candidate.algorithm);
-      else
+        EXPECT_LE(candidate.lanes, 2 * most) << name(candidate.algorithm);
+      } else {
         EXPECT_EQ(candidate.lanes, most) << name(candidate.algorithm);
+      }
     }
   }
 }

@@ -116,18 +116,18 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   advice.engine_seconds =
       speeds.margin * (static_cast<double>(pieces) * std::max({best.transfer_s, best.reduction_s, steps_s}) +
                        best.fill_s * (1 + static_cast<double>(pieces - 1) / (in_flight * beside)));
-  // The engine's ring is no better than NCCL's.
-  advice.engine = best.algorithm != Algorithm::kRing &&
-                  advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
+  const bool ring = best.algorithm == Algorithm::kRing;
+  advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
                                  advice.ring_seconds * 1e3);
   advice.why = std::string(name(best.algorithm)) + " on the host would take " + times;
-  if (!advice.engine && advice.engine_seconds < advice.ring_seconds * speeds.margin)
+  if (advice.engine) return advice;
+  if (!ring && advice.engine_seconds < advice.ring_seconds * speeds.margin)
     advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100);
-  if (!advice.engine)
-    advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
-                            : ": too little is gained";
+  advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
+                : ring    ? ": the engine's ring is no better than NCCL's"
+                          : ": too little is gained";
   return advice;
 }
 

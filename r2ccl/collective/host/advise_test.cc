@@ -59,10 +59,13 @@ TEST(Advise, pieces_are_those_that_nccl_makes) {
   }
 }
 
-// The same plan per piece as a group makes: small pieces have short pipelines, so 64 MiB gain less than 1 GiB.
+// The same plan per piece as a group makes: small pieces have short pipelines, so 64 MiB gain less than 1
+// GiB.
 TEST(Advise, predicts_with_the_pieces_that_are_run) {
   const std::vector<double> degraded{1, 1, 0.75, 1};
-  const auto per_byte = [&](uint64_t bytes) { return advise(degraded, bytes, kSlowNet).engine_seconds / double(bytes); };
+  const auto per_byte = [&](uint64_t bytes) {
+    return advise(degraded, bytes, kSlowNet).engine_seconds / double(bytes);
+  };
   EXPECT_GT(per_byte(64 << 20), 1.01 * per_byte(1 << 30));
   EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 1, 0.01);  // both in pieces of 4 MiB, but for one fill
   const uint64_t piece = piece_of_operation(64 << 20);
@@ -85,7 +88,8 @@ TEST(Advise, a_ring_is_left_to_nccl) {
   const std::vector<double> degraded{1, 0.875, 1, 1, 1, 1, 1, 1};
   const EngineAdvice small = advise(degraded, 16 << 20, speeds);
   EXPECT_FALSE(small.engine);
-  EXPECT_NE(small.why.find("ring on the host"), std::string::npos) << small.why;
+  EXPECT_EQ(small.why.find("ring on the host"), 0u) << small.why;
+  EXPECT_NE(small.why.find("no better than NCCL's"), std::string::npos) << small.why;
   EXPECT_TRUE(advise(std::vector<double>{1, 0.875, 1, 1}, 256 << 20, speeds).engine);
 }
 
