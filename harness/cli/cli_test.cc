@@ -102,6 +102,7 @@ TEST_F(Program, plot_does_not_replace_the_figures_of_one_result_with_those_of_an
       "r2bench: b/x/result.json: its figures would replace those of a/x/result.json in figures/x; draw it "
       "with another --out\n");
   EXPECT_EQ(call({"plot", "a/x", "b/x"}), 0) << err.str();
+  EXPECT_EQ(call({"plot", "a/x", "a/x"}), 0) << err.str();  // the same figures, drawn again
   unsetenv("R2BENCH_PYTHON");
 }
 

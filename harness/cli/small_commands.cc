@@ -160,7 +160,7 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
     if (folder.empty()) folder = ".";
     if (!out.empty() && results.size() > 1) folder /= file.parent_path().filename();
     const auto [before, is_new] = taken.try_emplace(folder.lexically_normal(), file.string());
-    if (!is_new)
+    if (!is_new && before->second != file.string())
       throw UsageError(file.string() + ": its figures would replace those of " + before->second + " in " +
                        folder.string() + "; draw it with another --out");
     std::error_code error;

@@ -14,6 +14,8 @@ std::string unseen(const Correctness& c) {
 }  // namespace
 
 std::string why_not_compared(const Workload& workload) {
+  if (workload.engine == Engine::kExec && workload.exec.nccl_tests)
+    return "no element was compared: the table of nccl-tests has none (#wrong is N/A), or no row";
   return workload.engine == Engine::kExec
              ? "r2bench compared no element; of a check by the command itself it knows the exit status only"
              : "no element was compared";

@@ -112,6 +112,9 @@ TEST_F(Messages, of_a_command_that_may_compare_its_own_data_only_our_part_is_tol
   const std::string told =
       "r2bench compared no element; of a check by the command itself it knows the exit status only";
   expect_unknown(told);
+  scenario.workload.exec.nccl_tests = true;
+  expect_unknown("no element was compared: the table of nccl-tests has none (#wrong is N/A), or no row");
+  scenario.workload.exec.nccl_tests = false;
   scenario.expectations = {
       {"migrate", "correctness", "exact", 0, 0, parse_condition(*find_metric("correctness"), "exact")}};
   EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);

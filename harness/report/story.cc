@@ -172,9 +172,10 @@ class Teller {
       text += "; " + std::to_string(c.wrong_elements) + " elements WRONG, " + std::to_string(c.lost) +
               " messages lost, " + std::to_string(c.duplicated) + " arrived twice";
     } else if (scenario_.workload.engine == Engine::kExec) {
-      say("", text +
-                  "; every command ended with exit status 0; r2bench compared no data, and does not know "
-                  "whether the command did");
+      say("", text + "; every command ended with exit status 0; " +
+                  (scenario_.workload.exec.nccl_tests
+                       ? "the table of nccl-tests has no compared element"
+                       : "r2bench compared no data, and does not know whether the command did"));
       return;
     } else {
       text += "; the data was not compared";
