@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outage and SetUpPatience: when a broken control connection is tried again, and when its peer counts as
-// ended.
+// Outage: when a broken control connection is tried again, and when its peer counts as ended.
 #include "r2ccl/protocol/outage.h"
 
 #include <gtest/gtest.h>
@@ -336,56 +335,6 @@ TEST(Outage, a_process_that_is_reached_and_does_not_answer_is_given_longer_only_
   }
 }
 
-TEST(DataMoved, on_one_channel_speaks_for_all_to_that_process) {
-  DataMoved moved;
-  MovedSight one, other;
-  const auto turn = [&](MovedSight& channel, uint64_t progress, uint64_t alive) {
-    moved.look(7, channel, progress, Phase::kRunning, alive);
-  };
-  turn(one, 0, 1000);
-  EXPECT_EQ(one.anywhere, 0u);
-  turn(one, 5, 2000);
-  turn(other, 0, 3000);
-  turn(one, 5, 4000);
-  EXPECT_EQ(other.anywhere, 2000u);
-  EXPECT_EQ(other.here, 0u);
-  EXPECT_EQ(one.here, 2000u);
-  turn(other, 1, 5000);
-  turn(one, 5, 6000);
-  EXPECT_EQ(one.anywhere, 5000u);
-  EXPECT_EQ(one.here, 2000u);
-  EXPECT_EQ(moved.at(8), 0u);
-}
-
-// It would wait for as long as others have traffic: a migration has no other bound while its messages cannot
-// go.
-TEST(DataMoved, before_the_connection_broke_is_no_news) {
-  DataMoved moved;
-  MovedSight seen;
-  DataMoved::broke(seen, 7, false);
-  moved.look(1, seen, 7, Phase::kRunning, 100);
-  EXPECT_EQ(seen.anywhere, 0u);
-  moved.look(1, seen, 8, Phase::kRunning, 200);
-  EXPECT_EQ(seen.anywhere, 200u);
-  DataMoved::broke(seen, 9, true);  // a try has failed; the outage goes on
-  moved.look(1, seen, 9, Phase::kRunning, 300);
-  EXPECT_EQ(seen.anywhere, 300u);
-}
-
-TEST(DataMoved, on_others_is_nothing_to_a_channel_that_leaves_a_path) {
-  DataMoved moved;
-  MovedSight leaving, other;
-  moved.look(7, leaving, 1, Phase::kRunning, 1000);
-  moved.look(7, other, 1, Phase::kRunning, 2000);
-  moved.look(7, leaving, 1, Phase::kFencing, 3000);
-  EXPECT_EQ(leaving.anywhere, 1000u);
-  moved.look(7, other, 2, Phase::kRunning, 4000);
-  moved.look(7, leaving, 1, Phase::kWaitingForPeer, 5000);
-  EXPECT_EQ(leaving.anywhere, 1000u);
-  moved.look(7, leaving, 1, Phase::kRunning, 6000);
-  EXPECT_EQ(leaving.anywhere, 4000u) << "it carries again";
-}
-
 TEST(Outage, our_own_pause_makes_nobody_unreachable) {
   Lasting o;
   o.network.begins = Reach::kBroken;
@@ -488,59 +437,6 @@ TEST(Outage, being_turned_away_in_set_up_is_for_its_own_bound) {
   EXPECT_EQ(o.network.why, "");
 }
 
-TEST(SetUpPatience, grows_with_each_connection_that_brings_nothing) {
-  SetUpPatience patience;
-  uint64_t alive = 1000 * kMs;
-  const auto lasts = [&](bool waiting) {
-    uint64_t ms = 0;
-    while (ms < 60'000 && !patience.is_over(alive, waiting)) ++ms, alive += kMs;
-    patience.broke();
-    return ms;
-  };
-  EXPECT_EQ(lasts(true), 2001u);
-  EXPECT_EQ(lasts(true), 4001u);
-  EXPECT_EQ(lasts(true), 8001u);
-  EXPECT_EQ(lasts(true), 8001u);
-  EXPECT_EQ(lasts(false), 60'000u) << "nothing is owed";
-  EXPECT_EQ(patience.breaks(), 5u);
-}
-
-TEST(SetUpPatience, begins_anew_with_what_comes) {
-  SetUpPatience patience;
-  EXPECT_FALSE(patience.is_over(1000 * kMs, true));
-  EXPECT_FALSE(patience.is_over(2900 * kMs, true));
-  patience.heard(2900 * kMs);
-  EXPECT_FALSE(patience.is_over(4800 * kMs, true));
-  EXPECT_TRUE(patience.is_over(4901 * kMs, true));
-}
-
-TEST(SetUpPatience, looks_after_the_connection_of_a_resilient_sender) {
-  SetUpPatience patience;
-  const uint64_t now = 1000 * kMs;
-  EXPECT_EQ(patience.look({.open = false}, now), SetUpAct::kBegin) << "the first one could not be begun";
-  EXPECT_EQ(patience.look({.open = false, .outage = true}, now), SetUpAct::kNone) << "it is being made";
-  EXPECT_EQ(patience.look({.sender = false, .open = false}, now), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.resilient = false, .open = false}, now), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.greeted = false}, now), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.sender = false, .greeted = false}, now + 9000 * kMs), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.greeted = false}, now + 2001 * kMs), SetUpAct::kReplace);
-}
-
-TEST(SetUpPatience, the_peer_owes_its_greeting_its_answer_and_its_part_of_a_path) {
-  EXPECT_FALSE(SetUpSight().owed());
-  EXPECT_TRUE(SetUpSight{.greeted = false}.owed());
-  EXPECT_TRUE(SetUpSight{.asks = true}.owed());
-  EXPECT_TRUE(SetUpSight{.opens = true}.owed());
-}
-
-TEST(SetUpPatience, counts_from_when_something_was_owed_first) {
-  SetUpPatience patience;
-  const uint64_t now = 1000 * kMs;
-  for (uint64_t ms = 0; ms < 9000; ms += 1000) EXPECT_EQ(patience.look({}, now + ms * kMs), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.opens = true}, now + 9000 * kMs), SetUpAct::kNone);
-  EXPECT_EQ(patience.look({.opens = true}, now + 10'001 * kMs), SetUpAct::kReplace);
-}
-
 TEST(Break, of_a_connection_that_brings_what_is_not_the_peers) {
   EXPECT_TRUE(is_break(true, true, false)) << "a sender made it, and makes another one";
   EXPECT_TRUE(is_break(true, false, true));
@@ -573,14 +469,6 @@ TEST(Outage, nothing_is_tried_while_there_is_none) {
   const int tried = o.network.connects;
   o.goes_on(100);
   EXPECT_EQ(o.network.connects, tried);
-}
-
-TEST(SetUpPatience, the_first_break_is_told_and_later_each) {
-  SetUpPatience patience;
-  EXPECT_TRUE(patience.is_news(false));
-  patience.broke();
-  EXPECT_FALSE(patience.is_news(false));
-  EXPECT_TRUE(patience.is_news(true));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ TEST(Advise, pieces_are_those_that_nccl_makes) {
   }
 }
 
-// The same plan per piece as a group makes: small pieces have short pipelines, so 64 MiB gain less than 1
-// GiB.
+// The same plan per piece as a group makes: small pieces have short pipelines, so 64 MiB gain
+// less than 1 GiB.
 TEST(Advise, predicts_with_the_pieces_that_are_run) {
   const std::vector<double> degraded{1, 1, 0.75, 1};
   const auto per_byte = [&](uint64_t bytes) {
