@@ -226,9 +226,14 @@ Kept keep(const std::string& interface, const std::string& proc) {
     return result.output;
   };
   // A kernel without IPv6 (ipv6.disable=1) has no such file, and `ip -6` fails there.
-  const bool six = std::filesystem::exists(proc + "/net/if_inet6");
+  // If that cannot be told, it is asked, and the fault refused where it fails.
+  std::error_code error;
+  const std::string addresses = ask("addr show");
+  const bool six = std::filesystem::status(proc + "/net/if_inet6", error).type() !=
+                       std::filesystem::file_type::not_found ||
+                   addresses.find(" inet6 ") != std::string::npos;
   return keep_from(interface, ask("-4 route show table all"), six ? ask("-6 route show table all") : "",
-                   ask("addr show"));
+                   addresses);
 }
 
 Change change_for(const FaultSpec& fault, const NicPlace& place, const Kept& kept, const std::string& sys) {
