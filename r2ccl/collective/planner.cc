@@ -147,15 +147,16 @@ class Predictor {
     return result;
   }
   Candidate sum(Candidate candidate) const {
-    const double beside = beside_of(candidate);
-    candidate.steps_s /= beside;
+    candidate.beside = beside_of(candidate);
+    candidate.steps_s /= candidate.beside;
     if (const double longer = idle_nics(candidate); longer > 1)
       candidate.steps_s = std::max(candidate.steps_s, candidate.transfer_s * longer);
-    candidate.seconds = std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) +
-                        candidate.fill_s / (std::max(1u, job_.outstanding) * beside);
+    candidate.seconds =
+        std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) +
+        candidate.fill_s / (static_cast<double>(std::max(1u, job_.outstanding)) * candidate.beside);
     return candidate;
   }
-  double beside_of(const Candidate& candidate) const {
+  uint32_t beside_of(const Candidate& candidate) const {
     uint32_t beside = std::max(1u, job_.beside);
     if (job_.most_ends > 0 && candidate.lanes > 0)
       beside = std::clamp(job_.most_ends / candidate.lanes, 1u, beside);
@@ -169,7 +170,7 @@ class Predictor {
     const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
     if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
     const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
-    return 1 + kIdle * (1 - part) / beside_of(candidate);
+    return 1 + kIdle * (1 - part) / candidate.beside;
   }
   /// An owner has four lanes along the ring of owners and two for each leaf, a leaf two for each owner.
   static uint32_t four_stage_lanes(size_t owners, size_t leaves, bool leaf) {

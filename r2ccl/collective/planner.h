@@ -46,6 +46,7 @@ struct Candidate {
   uint32_t segments = 1;   ///< K that is best for it
   uint32_t leaves = 0;     ///< four-stage: how many of the least capacity
   uint32_t lanes = 0;      ///< of the rank that has most of them, at most
+  uint32_t beside = 1;     ///< operations that stand beside each other: Job::beside, as far as lanes permit
   double transfer_s = 0;   ///< the busiest port
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency

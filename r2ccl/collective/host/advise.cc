@@ -110,9 +110,8 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   const Candidate& best = planned->choice();
   // The plan counts with a full pipeline. Few pieces do not fill it, and each operation fills it once.
   const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, job.outstanding));
-  const double planned_beside = std::min(job.beside, slots_for(best.lanes, speeds.rails));
-  const double beside = std::min<double>(in_flight, planned_beside);
-  const double steps_s = best.steps_s * planned_beside / beside;
+  const double beside = std::min(in_flight, best.beside);
+  const double steps_s = best.steps_s * best.beside / beside;
   advice.engine_seconds =
       speeds.margin * (static_cast<double>(pieces) * std::max({best.transfer_s, best.reduction_s, steps_s}) +
                        best.fill_s * (1 + static_cast<double>(pieces - 1) / (in_flight * beside)));
