@@ -190,6 +190,7 @@ def read_arguments():
     parser.add_argument("--mib", type=int, default=64, help="algorithms: size of an operation in MiB")
     parser.add_argument("--largest", type=int, default=256, help="sizes: largest size in MiB, at most 1024")
     parser.add_argument("--smallest", type=int, default=0, help="sizes: smallest size in MiB")
+    parser.add_argument("--bytes", default="", help="sizes: these sizes in bytes, separated by commas, instead of --smallest to --largest")
     parser.add_argument("--segments", type=int, default=32, help="largest number of segments of the simulator's schedules")
     parser.add_argument("--rounds", type=int, default=3, help="how often each job runs")
     parser.add_argument("--small-rounds", type=int, default=0, help="how often each job with operations below 16 MiB runs (default: as --rounds)")
@@ -198,6 +199,8 @@ def read_arguments():
     arguments = parser.parse_args()
     arguments.lost = (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")
     arguments.sizes = sizes_of(arguments)
+    if not arguments.sizes or min(arguments.sizes) < 1:
+        parser.error("no size to measure: --largest takes MiB from --smallest on, at least 1; smaller operations alone are given with --bytes")
     only = [word for word in arguments.only.split(",") if word]
     arguments.chosen = [variant for variant in variants(arguments.table) if not only or variant[0] in only]
     if len(arguments.chosen) < len(only):
@@ -209,8 +212,10 @@ def sizes_of(arguments):
     """Bytes of each operation of the table."""
     if arguments.table == "algorithms":
         return [arguments.mib << 20]
+    if arguments.bytes:
+        return [int(word) for word in arguments.bytes.split(",")]
     sizes = [8 << (3 * k) for k in range(10) if 8 << (3 * k) <= arguments.largest << 20]
-    if sizes[-1] < arguments.largest << 20:
+    if sizes and sizes[-1] < arguments.largest << 20:
         sizes.append(arguments.largest << 20)
     return [size for size in sizes if size >= arguments.smallest << 20]
 

@@ -84,6 +84,15 @@ class Table(unittest.TestCase):
         self.assertEqual({int(row["bytes"]): int(row["jobs"]) for row in rows}, {8 << (3 * k): 3 if k < 7 else 1 for k in range(9)})
         self.assertEqual({int(re.search(r"iters: (\d+)", text)[1]) for text in asked if "bytes: 8 B" in text}, {500})
 
+    def test_sizes_in_bytes_replace_the_usual_ones(self):
+        rows, asked, _ = self.call("sizes", "--nodes", "4", "--mbits", "400", "--lost", "1/2", "--bytes", "512,4096", "--small-iters", "30")
+        self.assertEqual({row["bytes"] for row in rows}, {"512", "4096"})
+        self.assertEqual(len(asked), 6)
+        for arguments in (["--largest", "0"], ["--bytes", "0"]):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+                self.call("sizes", "--nodes", "4", "--mbits", "400", *arguments)
+            self.assertIn("no size to measure", said.getvalue())
+
     def test_idle_counts_only_the_cpus_of_this_program(self):
         mine = os.sched_getaffinity(0)
         all_of_them = table.cpu_times()[1]
