@@ -73,9 +73,10 @@ TEST(ExecutorTime, one_nic_of_four_lost_costs_what_the_bound_says) {
   EXPECT_GT(over_bound(1 << 20, 1), 1.2);  // what operations beside each other are for
 }
 
-// A window of 8 MiB fills the ports' queues with what is not urgent, and what the ring's lanes wait for stands
-// behind it: 1.12 and 1.16 here with pieces of 4 MiB. With the least window it would be 1.04 and 1.05, but
-// between processes that one costs far more (SendWindow::kSoon). The two cases at 4 nodes tell the windows apart.
+// A window of 8 MiB fills the ports' queues with what is not urgent, and what the ring's lanes wait for
+// stands behind it: 1.10 and 1.16 among 4 and 8 nodes at 1 GB/s, with pieces of 4 MiB. With the least window
+// it would be 1.05 and 1.06, but between processes that one costs far more (SendWindow::kSoon). The two cases
+// at 4 nodes tell the windows apart.
 TEST(ExecutorTime, two_degraded_nodes_cost_what_the_bound_says) {
   const auto over_bound = [](size_t p, uint64_t bytes, double rate) {
     Stream stream{.capacities = std::vector<double>(p, 1.0),
@@ -100,7 +101,7 @@ TEST(ExecutorTime, two_degraded_nodes_cost_what_the_bound_says) {
 
 // What the host engine runs for operations of 64 and 256 MiB, node counts that other tests leave out. With
 // more nodes the pieces of a chunk are smaller, and fill and latency cost more: 8 nodes with three NICs of
-// four, 12 % and 16 %.
+// four, 16 % with pieces of 1 MiB and 12 % with those of 4 MiB.
 TEST(ExecutorTime, other_numbers_of_nodes_cost_what_the_bound_says) {
   struct Case {
     size_t p;
@@ -115,9 +116,10 @@ TEST(ExecutorTime, other_numbers_of_nodes_cost_what_the_bound_says) {
           << p << " nodes, " << x << ", " << bytes << " bytes";
 }
 
-// A chunk that is cut into fewer messages than there are NICs leaves some of them idle, the more the fewer operations
-// stand beside each other. With as many segments as one NIC would want, the planner's choices took 1.08, 1.12, 1.26,
-// 1.74, 1.18 and 1.33 times the bound here (3, 4 and 8 nodes; the last two with pieces of 1 MiB).
+// A chunk that is cut into fewer messages than there are NICs leaves some of them idle, the more the fewer
+// operations stand beside each other. With as many segments as one NIC would want (no
+// Job::least_chunk_bytes), the planner's choices would take 1.08, 1.12, 1.26, 1.49, 1.74, 1.32, 1.18 and 1.33
+// times the bound in these cases.
 TEST(ExecutorTime, eight_nics_have_chunks_that_use_all_of_them) {
   struct Case {
     size_t p;
