@@ -24,6 +24,21 @@ constexpr uint64_t kLeastChunk = 128 << 10;
 constexpr uint64_t kMostPieceChannels = 8;
 constexpr uint64_t kLeastPerChannel = 64 << 10;
 
+/// How long `pieces` operations take one behind the other, each after `plan`, as the simulated ports of
+/// advise_time_test show it. Besides their own time there are one fill, and the time of one operation: where
+/// the stream begins and ends, operations beside each other share the ports. Rings hide all other fills,
+/// since a port always has chunks of other operations to send. With leaves (and a tail) each operation sends
+/// before it receives: they hide as much as the plan says, if that is less.
+double stream_seconds(const Candidate& plan, uint64_t pieces, uint32_t outstanding) {
+  const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, outstanding));
+  const double beside = std::min(in_flight, plan.beside), n = static_cast<double>(pieces);
+  const double each = std::max({plan.transfer_s, plan.reduction_s, plan.steps_s * plan.beside / beside});
+  const double seconds = (pieces > 1 ? n + 1 : n) * each + plan.fill_s;
+  const bool rings = plan.algorithm == Algorithm::kRing || plan.algorithm == Algorithm::kUnequalRing;
+  if (rings && in_flight > 1) return seconds;
+  return std::max(seconds, n * each + plan.fill_s * (1 + (n - 1) / (in_flight * beside)));
+}
+
 std::string text(const char* format, double a, double b = 0) {
   char line[160];
   std::snprintf(line, sizeof line, format, a, b);
@@ -108,13 +123,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
     return advice;
   }
   const Candidate& best = planned->choice();
-  // The plan counts with a full pipeline. Few pieces do not fill it, and each operation fills it once.
-  const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, job.outstanding));
-  const double beside = std::min(in_flight, best.beside);
-  const double steps_s = best.steps_s * best.beside / beside;
-  advice.engine_seconds =
-      speeds.margin * (static_cast<double>(pieces) * std::max({best.transfer_s, best.reduction_s, steps_s}) +
-                       best.fill_s * (1 + static_cast<double>(pieces - 1) / (in_flight * beside)));
+  advice.engine_seconds = speeds.margin * stream_seconds(best, pieces, job.outstanding);
   const bool ring = best.algorithm == Algorithm::kRing;
   advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);

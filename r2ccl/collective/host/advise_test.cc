@@ -67,13 +67,40 @@ TEST(Advise, predicts_with_the_pieces_that_are_run) {
     return advise(degraded, bytes, kSlowNet).engine_seconds / double(bytes);
   };
   EXPECT_GT(per_byte(64 << 20), 1.01 * per_byte(1 << 30));
-  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 1, 0.01);  // both in pieces of 4 MiB, but for one fill
+  // Both in pieces of 4 MiB: 64 and one share the fill, or 256 and one.
+  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 65.0 / 64 / (257.0 / 256), 0.003);
   const uint64_t piece = piece_of_operation(64 << 20);
   const Job job = job_of(degraded, planned_bytes(piece), outstanding_for(planned_bytes(piece)), kSlowNet);
   const Candidate best = plan(job).value().choice();
-  // The first piece fills the pipeline in sight of everybody.
+  // A mix. The first piece fills the pipeline in sight of everybody.
   const double fill = best.fill_s * (1 - 1.0 / (job.outstanding * job.beside));
   EXPECT_NEAR(advise(degraded, 64 << 20, kSlowNet).engine_seconds, 64 * best.seconds + fill, 1e-9);
+}
+
+// One fill and one piece are all that an AllReduce takes besides the bytes of its pieces.
+TEST(Advise, an_unequal_ring_counts_one_fill) {
+  const Speeds speeds{.bytes_per_second = 2.5e9, .rails = 8};
+  const std::vector<double> degraded{1, 0.875, 1, 1, 1, 1, 1, 1};
+  const Candidate best = plan(job_of(degraded, kLargestPiece, kPiecesInFlight, speeds)).value().choice();
+  ASSERT_EQ(best.algorithm, Algorithm::kUnequalRing);
+  const double each = std::max(best.transfer_s, best.steps_s);
+  for (const uint64_t pieces : {64, 256}) {
+    const EngineAdvice advice = advise(degraded, pieces * kLargestPiece, speeds);
+    EXPECT_TRUE(advice.engine) << advice.why;
+    EXPECT_NEAR(advice.engine_seconds, double(pieces + 1) * each + best.fill_s, 1e-9);
+  }
+}
+
+// With the default margin and NICs of 2.5 Gbit/s, four of each of four nodes (results/README.md, mode 3).
+TEST(Advise, the_engine_begins_where_it_gains_more_than_the_margin) {
+  const Speeds speeds{.bytes_per_second = 1.25e9, .margin = 1.15, .rails = 4};
+  const auto least_mib = [&](double lost) {
+    uint64_t mib = 1;
+    while (mib < 1024 && !advise(std::vector<double>{1, 1 - lost, 1, 1}, mib << 20, speeds).engine) mib *= 2;
+    return mib;
+  };
+  EXPECT_EQ(least_mib(0.25), 32u);
+  EXPECT_EQ(least_mib(0.5), 4u);
 }
 
 TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
