@@ -151,9 +151,9 @@ class Drawn(unittest.TestCase):
     def test_busbw_of_mode_3_is_the_volume_over_the_time(self):
         path = os.path.join(self.folder, "sizes.csv")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("nodes,lost,bytes,mbits,margin,algorithm,jobs,t_ms,t0_ms,bound_ms,to_better_of_ring_and_balance,cpu_idle\n")
+            file.write("nodes,lost,bytes,mbits,margin,algorithm,jobs,t_ms,t0_ms,bound_ms,to_better_of_ring_and_balance,ratios,cpu_idle\n")
             for lost, size, algorithm, t in (("0", 1 << 20, "ring", 4.0), ("1/4", 1 << 30, "mode3", 2000.0), ("1/4", 1 << 20, "mode3", 2.0), ("1/4", 1 << 20, "balance", 3.0)):
-                file.write(f"4,{lost},{size},1600,,{algorithm},3,{t},1.5,1.5,0.9,0.7\n")
+                file.write(f"4,{lost},{size},1600,,{algorithm},3,{t},1.5,1.5,0.9,,0.7\n")
         found, origin = collect.of_sizes([path])
         collect.collect(self.folder, "mode3_sizes", found, origin, {"command": "a test", "date": "2026-01-01", "commit": "abc"})
         figure = busbw.Mode3.draw(busbw.Mode3.data(self.folder))

@@ -6,7 +6,7 @@
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
 
 `algorithms` compares the algorithms with the lower bound and with the simulator. `sizes` compares mode 3 with ring and Balance at
-each message size.
+each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size.
 
 A node has four NICs of --mbits each, and loses the fraction x of them in the middle of each job: one for x = 1/4, two for x = 1/2. For
 x = 1/8 it has eight NICs of half the rate, and loses one; with --eighth throttle it has four, and one of them falls to half its rate. T is the median duration of an operation once the job has settled after the loss,
@@ -277,13 +277,19 @@ def write(path, rows):
             writer.writerows(rows)
 
 
+def ratios(mine, theirs):
+    """Times of jobs over those of other jobs of the same round."""
+    of_round = {row["round"]: row["t_ms"] for row in theirs}
+    return " ".join(f"{row['t_ms'] / of_round[row['round']]:.4g}" for row in mine if row["round"] in of_round)
+
+
 def table_rows(arguments, nodes, x, mbits, size, jobs):
     """The rows of one point; printed, too."""
     if not jobs:
         return []
     bound, ring, degraded = bounds(nodes, x, mbits, size)
     said = simulated(arguments, nodes, x, mbits, size) if arguments.table == "algorithms" and x != "0" else {}
-    best = min((statistics.median(r["t_ms"] for r in jobs[name]) for name in ("ring", "balance") if name in jobs), default=None)
+    best, better = min(((statistics.median(r["t_ms"] for r in jobs[name]), name) for name in ("ring", "balance") if name in jobs), default=(None, None))
     rows = []
     for label, done in jobs.items():
         t, t0 = (statistics.median(r[key] for r in done) for key in ("t_ms", "t0_ms"))
@@ -291,7 +297,7 @@ def table_rows(arguments, nodes, x, mbits, size, jobs):
                "t_to_t0": round(t / t0, 4), "bound_ms": round(bound, 6), "t_to_bound": round(t / bound, 4), "healthy_ring_ms": round(ring, 3),
                "degraded_ring_ms": round(degraded, 3), "simulated_ms": round(said[label], 3) if label in said else "",
                "t_to_simulated": round(t / said[label], 4) if label in said else "", "to_better_of_ring_and_balance": round(t / best, 4) if best else "",
-               "cpu_idle": min(r["cpu_idle"] for r in done)}
+               "ratios": ratios(done, jobs[better]) if best and label == "mode3" else "", "cpu_idle": min(r["cpu_idle"] for r in done)}
         rows.append(row)
         print(f"{nodes} nodes, x = {x}, {size} B, {label:16} {t:9.2f} ms = {row['t_to_t0']:.3f} T0 = {row['t_to_bound']:.3f} bound"
               + (f", simulated {said[label]:.2f}" if label in said else "") + f", CPUs idle {row['cpu_idle']:.2f}", flush=True)

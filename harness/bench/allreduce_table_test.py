@@ -88,6 +88,8 @@ class Table(unittest.TestCase):
         rows, asked, _ = self.call("sizes", "--nodes", "4", "--mbits", "400", "--lost", "1/2", "--bytes", "512,4096", "--small-iters", "30")
         self.assertEqual({row["bytes"] for row in rows}, {"512", "4096"})
         self.assertEqual(len(asked), 6)
+        self.assertEqual([row["ratios"] for row in rows if row["bytes"] == "512"], ["", "", "1"])
+        self.assertEqual(table.ratios([{"round": 0, "t_ms": 3.0}, {"round": 2, "t_ms": 1.0}], [{"round": 1, "t_ms": 9.0}, {"round": 2, "t_ms": 2.0}]), "0.5")
         for arguments in (["--largest", "0"], ["--bytes", "0"]):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 self.call("sizes", "--nodes", "4", "--mbits", "400", *arguments)
