@@ -5,7 +5,7 @@ one degraded node, mode 3 beside NCCL's ring under live migration and under Bala
 
     python3 plots/busbw.py --results results --out DIR
 
-Reads results/tables/runs.csv, set busbw_sizes (scenarios/busbw_sizes.yaml); and allreduce_sizes.csv, set mode3_sizes (busbw_mode3)."""
+Reads results/tables/runs.csv, set busbw_sizes (scenarios/busbw_sizes.yaml); and allreduce_sizes.csv, sets mode3_sizes_3 and mode3_sizes_1GiB (busbw_mode3)."""
 
 import sys
 
@@ -68,8 +68,8 @@ class Mode3:
     """The figure with one degraded node."""
 
     NAME = "busbw_mode3"
-    SET = "mode3_sizes"
-    COMMAND = "harness/bench/allreduce_table.py sizes --out DIR; plots/collect.py sizes mode3_sizes DIR/sizes.csv"
+    SETS = ("mode3_sizes_3", "mode3_sizes_1GiB")  # a set for the largest size may be missing
+    COMMAND = "harness/bench/allreduce_table.py sizes --out DIR; plots/collect.py sizes mode3_sizes_3 DIR/sizes.csv"
     LINES = {"ring": ("ring, live migration", style.BLUE, "o"), "balance": ("ring, Balance", style.GREEN, "s"), "mode3": ("mode 3", style.PURPLE, "^")}
 
     @classmethod
@@ -77,7 +77,7 @@ class Mode3:
         """{"evidence", "nodes", "gbps": of a node, "panels": {lost: {algorithm: [(bytes, GB/s)]}}, "bounds": {lost: [(bytes, GB/s)]}}; the line `bound` is that
         of the lower bound at the ports' rate."""
         panels, bounds, shapes = {}, {}, set()
-        for row in tables.of_set(results, "allreduce_sizes", cls.SET):
+        for row in (row for measured in cls.SETS for row in tables.of_set(results, "allreduce_sizes", measured)):
             nodes, size = int(row["nodes"]), int(row["bytes"])
             volume = 2 * (nodes - 1) / nodes * size / 1e6  # busbw in GB/s from ms
             shapes.add((nodes, float(row["mbits"]) * 4 / 1000))
@@ -86,7 +86,7 @@ class Mode3:
         if not panels:
             raise inputs.NoData(cls.COMMAND)
         if len({nodes for nodes, _ in shapes}) > 1:
-            raise inputs.BadInput(f"{tables.path_of(results, 'allreduce_sizes')}: the set {cls.SET} has different numbers of nodes")
+            raise inputs.BadInput(f"{tables.path_of(results, 'allreduce_sizes')}: the sets {', '.join(cls.SETS)} have different numbers of nodes")
         for lines in panels.values():
             for points in lines.values():
                 points.sort()
@@ -94,7 +94,7 @@ class Mode3:
         for points in bounds.values():
             volume, milliseconds = points[max(points)]
             points.update((size, volume / milliseconds) for size in list(points))
-        return {"evidence": tables.evidence(results, cls.SET), "nodes": min(shapes)[0], "gbps": sorted({gbps for _, gbps in shapes}), "panels": panels,
+        return {"evidence": tables.evidence(results, cls.SETS[0]), "nodes": min(shapes)[0], "gbps": sorted({gbps for _, gbps in shapes}), "panels": panels,
                 "bounds": {lost: sorted(points.items()) for lost, points in bounds.items()}}
 
     @classmethod
@@ -112,7 +112,7 @@ class Mode3:
             axes.plot([x for x, _ in bound], [y for _, y in bound], color=style.INK, linestyle="--", linewidth=0.8, label="at the lower bound of time", gid=f"data:{lost}:bound")
             axes.set_xscale("log", base=2)
             sizes = [x for x, _ in bound]
-            axes.xaxis.set_major_locator(style.ticker.FixedLocator(sizes[::max(1, -(-len(sizes) // 4))]))
+            axes.xaxis.set_major_locator(style.ticker.FixedLocator(sizes[::max(1, -(-len(sizes) // 3))]))
             axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(inputs.size))
             axes.xaxis.set_minor_locator(style.ticker.NullLocator())
             axes.tick_params(axis="x", labelsize=6.5)

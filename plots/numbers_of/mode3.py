@@ -5,10 +5,10 @@ import statistics
 
 import inputs
 import tables
-from numbers_of.words import markdown, one_run, rows_of, short
+from numbers_of.words import markdown, median_between, one_run, rows_of, short
 
 
-def mode3_median(results, case, step, measured="nccl_mode3"):
+def mode3_median(results, case, step, measured):
     found = [row for row in rows_of(results, "nccl", measured) if row["case"] == case and row["step"] == step]
     if not found:
         raise inputs.BadInput(f"{tables.path_of(results, 'nccl')}: the set {measured} has no case {case} with a step '{step}'")
@@ -16,23 +16,29 @@ def mode3_median(results, case, step, measured="nccl_mode3"):
 
 
 # What, the cases' name, the step, the set.
-MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_striped"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_gpus"),
-         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("one of four lost, current send window", "lost", "after", "nccl_mode3_degraded"),
-         ("two of four lost", "half", "after", "nccl_mode3_gpus"),
-         ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_gpus"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_gpus"),
-         ("two degraded nodes, one of four lost at each, current send window", "two_degraded", "after", "nccl_mode3_degraded"),
-         ("two degraded nodes, one after the other, current send window", "second_loss", "after", "nccl_mode3_degraded"),
-         ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
+MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_margin"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_margin"),
+         ("one of four lost", "lost", "after", "nccl_mode3_margin"), ("two of four lost", "half", "after", "nccl_mode3_margin"),
+         ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_margin"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_margin"),
+         ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_margin"),
+         ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_margin"),
+         ("one NIC of eight lost", "eighth", "after", "nccl_mode3_256MiB"), ("one of four lost", "lost", "after", "nccl_mode3_256MiB"),
+         ("two of four lost", "half", "after", "nccl_mode3_256MiB"))
+WITHOUT_MARGIN = (("one of four lost", "lost", "after", "nccl_mode3_degraded"), ("two of four lost, earlier send window", "half", "after", "nccl_mode3_gpus"),
+                  ("six nodes, one of four lost, earlier send window", "six_nodes", "after", "nccl_mode3_gpus"),
+                  ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_degraded"),
+                  ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_degraded"),
+                  ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
+BALANCE = ("healthy", "eighth", "throttle", "two_degraded", "second_loss")  # cases in which the tuner, with its margin, mostly or always chose NCCL's ring
 
 
-def mode3(results):
+def mode3(results, cases=MODE3):
     rows = []
-    for title, case, step, measured in MODE3:
+    for title, case, step, measured in cases:
         known = {row["case"]: row for row in rows_of(results, "nccl", measured) if row["step"] == step}
         mine = mode3_median(results, f"{case}_mode3", step, measured)
-        rows.append([title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")), short(mine["median_ms"]),
-                     short(float(mine["median_ms"]) / float(mine["bound_ms"]))])
-    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
+        rows.append([inputs.size(int(mine["bytes"])), title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")),
+                     short(mine["median_ms"]), short(float(mine["median_ms"]) / float(mine["bound_ms"]))])
+    return markdown(["AllReduce of", "lost", "lower bound (ms)", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
 
 
 def mode3_versions(results):
@@ -62,22 +68,37 @@ def mode3_algorithms(results, measured="mode3_algorithms"):
 
 
 def mode3_plans(results):
-    """Mode 3 beside the bound and the simulator."""
-    lines = rows_of(results, "allreduce_emulated", "mode3_plans")
-    names = {"mode3": "mode 3", "planner": "the planner's schedule, forced"}
+    """Mode 3 beside the bound and the simulator; a later measurement replaces an earlier one."""
+    lines = {(row["nodes"], row["lost"], row["algorithm"]): row for measured in ("mode3_plans", "mode3_plans_2") for row in rows_of(results, "allreduce_emulated", measured)}
+    names = {"balance": "Balance", "mode3": "mode 3", "planner": "the planner's schedule, forced"}
     rows = [[row["nodes"], row["lost"], names[row["algorithm"]], short(row["cpu_idle"]), short(row["bound_ms"]), short(row["t_ms"]), short(row["t_to_bound"]), short(row["t_to_simulated"])]
-            for row in sorted(lines, key=lambda row: (int(row["nodes"]), list(LOST).index(row["lost"]), row["algorithm"]))]
+            for row in sorted(lines.values(), key=lambda row: (int(row["nodes"]), list(LOST).index(row["lost"]), row["algorithm"]))]
     return markdown(["nodes", "x", "algorithm", "CPUs idle", "bound (ms)", "time (ms)", "time / bound", "time / simulated"], rows)
 
 
-def mode3_sizes(results, measured="mode3_sizes"):
-    """Mode 3's time over that of the better of ring and Balance, which took turns with it."""
-    lines, rows = rows_of(results, "allreduce_sizes", measured), []
+SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3")
+
+
+def mode3_sizes(results, *sets):
+    """Mode 3's time over that of the better of ring and Balance, which took turns with it; the median of the rounds' ratios and its interval where there are enough."""
+    lines, rows = rows_of(results, "allreduce_sizes", *sets), []
     lost = [x for x in LOST if any(row["lost"] == x for row in lines)]
-    ratio = {(int(row["bytes"]), row["lost"]): row["to_better_of_ring_and_balance"] for row in lines if row["algorithm"] == "mode3"}
-    for size in sorted({size for size, _ in ratio}):
-        rows.append([inputs.size(size), *(short(ratio[size, x]) if (size, x) in ratio else "–" for x in lost)])
+    found = {(int(row["bytes"]), row["lost"]): row for row in lines if row["algorithm"] == "mode3"}
+
+    def cell(row):
+        each = [float(ratio) for ratio in row["ratios"].split()]
+        between = median_between(each) if each else None
+        return f"{statistics.median(each):.2f} ({between[0]:.2f} to {between[1]:.2f})" if between else short(row["to_better_of_ring_and_balance"])
+
+    for size in sorted({size for size, _ in found}):
+        rows.append([inputs.size(size), *(cell(found[size, x]) if (size, x) in found else "–" for x in lost)])
     return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
+
+
+def small_ratio(results, size, lost, name, other):
+    """Of the medians of small operations."""
+    took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", "mode3_sizes_3") if (row["bytes"], row["lost"]) == (str(size), lost)}
+    return took[name] / took[other]
 
 
 THROTTLED = {"one_of_two": "one of two at a quarter of its rate", "quarter_default": "one of four at a quarter", "quarter": "one of four at a quarter, no margin",
@@ -101,15 +122,16 @@ def mode3_throttled(results):
 
 def mode3_to_bound(results, pick):
     """Of the cases in which the tuner chose CollNet; in the others mode 3 is Balance."""
-    found = [mode3_median(results, f"{case}_mode3", step, measured) for _, case, step, measured in MODE3 if step == "after" and case not in ("eighth", "throttle")]
+    found = [mode3_median(results, f"{case}_mode3", step, measured) for _, case, step, measured in MODE3 if case not in BALANCE]
     return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
 
 
 BLOCKS = {
     "mode3": mode3,
+    "mode3-without-margin": lambda results: mode3(results, WITHOUT_MARGIN),
     "mode3-versions": mode3_versions,
     "mode3-algorithms": mode3_algorithms,
-    "mode3-sizes": mode3_sizes,
+    "mode3-sizes": lambda results: mode3_sizes(results, *SIZES),
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
     "mode3-algorithms-pauses": lambda results: mode3_algorithms(results, "mode3_algorithms_pauses"),
     "mode3-throttled": mode3_throttled,
@@ -117,6 +139,7 @@ BLOCKS = {
     "mode3-sizes-2": lambda results: mode3_sizes(results, "mode3_sizes_2"),
 }
 NUMBERS = {
+    "mode3.small-balance": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring"), 3),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
