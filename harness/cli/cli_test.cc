@@ -280,6 +280,15 @@ TEST_F(Program, explains_what_is_special_about_a_job_of_nccl) {
   EXPECT_NE(said("nccl_no_resilience").find("; transport ib"), std::string::npos);
 }
 
+TEST_F(Program, explains_who_checks_the_data_of_a_command) {
+  EXPECT_EQ(call({"explain", "exec_command"}), 0) << err.str();
+  EXPECT_NE(std::regex_replace(out.str(), std::regex("\\s+"), " ")
+                .find("r2bench does not compare the command's data. A command that compares its data itself "
+                      "has to end with a status other than 0 if the data is wrong."),
+            std::string::npos)
+      << out.str();
+}
+
 TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {
   EXPECT_EQ(call({"list", "--json"}), kExitUsage);
   out.str("");
