@@ -108,12 +108,17 @@ void warn_of_missing_samples(const std::string& file, const SampleSet& set, cons
 }
 
 void publish(const SampleComparison& comparison, const std::string& out, const Console& console) {
-  console.out << comparison_text(comparison) << std::flush;
-  if (!out.empty()) {
-    make_folder(out);
-    for (const auto& [name, content] : comparison_files(comparison))
-      write_file(fs::path(out) / name, content);
+  try {  // before anything is printed: the terminal may be stopped
+    if (!out.empty()) {
+      make_folder(out);
+      for (const auto& [name, content] : comparison_files(comparison))
+        write_file(fs::path(out) / name, content);
+    }
+  } catch (const OutputError&) {  // what was found is not lost with its files
+    console.out << comparison_text(comparison) << std::flush;
+    throw;
   }
+  console.out << comparison_text(comparison) << std::flush;
   const char* const actions = std::getenv("GITHUB_ACTIONS");
   if (actions && std::string(actions) == "true")
     console.out << comparison_annotations(comparison) << std::flush;

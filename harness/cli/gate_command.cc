@@ -117,12 +117,12 @@ class Measurement {
       };
     }
     const RunResult result = runner_(scenario, options, signals_.cancel());
-    printer.clear();
     const Judged judged = judge(scenario, result);
     const Report report{scenario, result, judged};
     folder.write("scenario.yaml", scenario.source_text);
     folder.write_reports(report);
     folder.keep();
+    printer.clear();  // not before: the terminal may be stopped
     if (!is_reference) add_expectations(scenario, judged, folder.path());
     return samples_of_result(nlohmann::json(to_json(report)), folder.path().string());
   }

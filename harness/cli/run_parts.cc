@@ -56,8 +56,8 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const s
     };
   }
   RunResult result = runner(scenario, options, signals.cancel());
-  printer.clear();
 
+  // Nothing is printed before the files are written: the terminal may be stopped.
   const Judged judged = judge(scenario, result);
   const Report report{scenario, result, judged};
   std::vector<std::string> files;
@@ -65,6 +65,7 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const s
     folder.write("scenario.yaml", scenario.source_text);
     files = folder.write_reports(report);
   } catch (const OutputError&) {  // what the run has found is not lost with its folder
+    printer.clear();
     if (!arguments.quiet) console.out << "\n";
     TerminalReporter({console.colour, console.columns}).write(report, console.out);
     console.out << std::flush;
@@ -80,6 +81,7 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const s
       files.insert(files.end(), {"timeline.png", "timeline.pdf"});
     }
   }
+  printer.clear();
   if (!arguments.quiet) console.out << "\n";
   TerminalReporter({console.colour, console.columns}).write(report, console.out);
   console.out << "Files:   " << folder.path().string() << "/  (";
