@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the files of a command are written: what has been measured is on the disk before a terminal can keep
-// it waiting.
+// When the files of a command are checked and written: what cannot be written is refused before anything
+// runs, and what has been measured is on the disk before a terminal can keep it waiting.
+#include <fstream>
+#include <iterator>
 #include <ostream>
 #include <streambuf>
 
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/testing/program_fixture.h"
 
 namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string content(const fs::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
 
 /// Calls a function with all that is written, at the moment at which a stopped terminal would block.
 class WatchedBuffer : public std::streambuf {
@@ -87,6 +95,32 @@ TEST_F(ResultFiles, of_a_gate_are_written_before_anything_is_printed) {
   EXPECT_EQ(measured, 4u) << err.str();
   EXPECT_NE(all.find("Comparison:"), std::string::npos) << all;
   EXPECT_EQ(before_the_files, "");
+}
+
+TEST_F(ResultFiles, of_all_scenarios_are_checked_before_the_first_runs) {
+  std::string other = sample_scenario().source_text;
+  other.replace(other.find("nic_down"), std::string_view("nic_down").size(), "other");
+  std::ofstream("other.yaml") << other;
+  fs::create_directories("result/other");
+  std::ofstream("result/other/file") << "older\n";
+  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot", "--out", "result"}), kExitUsage);
+  EXPECT_NE(err.str().find("result/other: is not empty"), std::string::npos) << err.str();
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(entries("result"), 1u) << "no folder for the first one";
+  EXPECT_EQ(content("result/other/file"), "older\n");
+}
+
+TEST_F(ResultFiles, leave_no_folder_of_a_scenario_that_was_not_run) {
+  answer.modes[1].correctness.wrong_elements = 1;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--no-plot", "--out", "result"}), 1);
+  EXPECT_EQ(ran.size(), 1u);
+  EXPECT_TRUE(fs::exists("result/nic_down/result.json"));
+  EXPECT_FALSE(fs::exists("result/nic_down-2"));
+  runner = [](const Scenario&, const RunOptions&, const std::atomic<bool>&) -> RunResult {
+    throw UsageError("port 7000 is in use");
+  };
+  EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--no-plot", "--out", "new/result"}), kExitUsage);
+  EXPECT_FALSE(fs::exists("new"));
 }
 
 }  // namespace
