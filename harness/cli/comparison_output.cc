@@ -92,9 +92,31 @@ SampleSet read_baseline(const std::string& file) {
   }
 }
 
+namespace {
+
+/// What becomes a baseline once it is whole.
+fs::path beside_baseline(const fs::path& file) { return file.string() + ".new"; }
+
+}  // namespace
+
+void check_baseline_writable(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored))
+    throw OutputError(file.string() + ": cannot be written: Is a directory");
+  fs::path made = beside_baseline(file);  // the first that write_baseline() has to make
+  for (fs::path above = file.parent_path(); !above.empty() && !fs::exists(above, ignored);
+       above = above.parent_path())
+    made = above;
+  try {
+    check_writable(made);
+  } catch (const OutputError& error) {
+    throw OutputError(file.string() + ": cannot be written: " + error.what());
+  }
+}
+
 void write_baseline(const fs::path& file, const SampleSet& set) {
   make_folder(file.parent_path());
-  const fs::path beside = file.string() + ".new";
+  const fs::path beside = beside_baseline(file);
   write_file(beside, to_baseline(set).dump(1) + "\n");
   std::error_code error;
   fs::rename(beside, file, error);

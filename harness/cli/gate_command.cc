@@ -195,6 +195,7 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
   if (!arguments.baseline.empty()) baseline = only(read_baseline(arguments.baseline), scenarios);
   SampleSet saved;
   if (arguments.append && fs::exists(arguments.save)) saved = read_baseline(arguments.save);
+  if (!arguments.save.empty()) check_baseline_writable(arguments.save);
 
   RunFolder folder = arguments.out.empty() ? RunFolder::create_fresh(fs::path("results") / "runs", "gate")
                                            : RunFolder::create(arguments.out);

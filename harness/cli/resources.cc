@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,24 @@ void write_file(const fs::path& file, const std::string& text, std::ios::openmod
   std::ofstream stream(file, std::ios::binary | std::ios::out | mode);
   stream << text << std::flush;
   if (!stream) throw OutputError(file.string() + ": cannot be written");
+}
+
+void check_writable(const fs::path& file) {
+  const auto cannot = [&](int error) {
+    throw OutputError(file.string() + ": cannot be written: " + std::strerror(error));
+  };
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode)) cannot(EISDIR);
+    // Opening a pipe waits for its reader, and closing it again would be the end of what the reader gets.
+    if (::faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) != 0) cannot(errno);
+    return;
+  }
+  const int made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (made >= 0) ::unlink(file.c_str());
+  const int opened = made >= 0 || errno != EEXIST ? made : ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  if (opened < 0) cannot(errno);
+  ::close(opened);
 }
 
 fs::path program_prefix() {

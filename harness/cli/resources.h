@@ -22,6 +22,10 @@ std::filesystem::path find_scenario(const std::string& named);
 void write_file(const std::filesystem::path& file, const std::string& text,
                 std::ios::openmode mode = std::ios::trunc);
 
+/// Throws OutputError where write_file() could not write `file`; leaves everything as it was. For a file that
+/// is written only after long work.
+void check_writable(const std::filesystem::path& file);
+
 /// <program>/..: bin/ and lib/ of the build or installation.
 std::filesystem::path program_prefix();
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // When the files of a command are checked and written: what cannot be written is refused before anything
 // runs, and what has been measured is on the disk before a terminal can keep it waiting.
+#include <sys/stat.h>
+
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <ostream>
 #include <streambuf>
 
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/resources.h"
 #include "harness/cli/testing/program_fixture.h"
+#include "harness/report/run_folder.h"
 
 namespace r2bench {
 namespace {
@@ -121,6 +126,42 @@ TEST_F(ResultFiles, leave_no_folder_of_a_scenario_that_was_not_run) {
   };
   EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--no-plot", "--out", "new/result"}), kExitUsage);
   EXPECT_FALSE(fs::exists("new"));
+}
+
+// The suite takes minutes; a gate can take hours.
+TEST_F(ResultFiles, that_are_written_at_the_end_are_checked_at_the_beginning) {
+  EXPECT_EQ(call({"conformance", "--fabric", "vhca", "--case", "datagram", "--no-faults", "--raw",
+                  "/nonexistent/x.json"}),
+            kExitUsage);
+  EXPECT_NE(err.str().find("/nonexistent/x.json: cannot be written: No such file or directory"),
+            std::string::npos)
+      << err.str();
+  EXPECT_EQ(out.str(), "");
+  std::ofstream("file") << "x";
+  fs::create_directory("folder");
+  for (const char* baseline : {"file/b.json", "file/below/b.json", "folder"}) {
+    EXPECT_EQ(call({"gate", "nic_down.yaml", "--repeats", "2", "--save-baseline", baseline}), kExitUsage);
+    EXPECT_NE(err.str().find(std::string(baseline) + ": cannot be written"), std::string::npos) << err.str();
+  }
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(entries("."), 3u) << "nothing is left beside nic_down.yaml, file and folder";
+}
+
+TEST(WritableFile, is_left_as_it_was) {
+  std::string pattern = (fs::temp_directory_path() / "writable_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const fs::path folder = pattern;
+  check_writable(folder / "new");
+  EXPECT_FALSE(fs::exists(folder / "new"));
+  std::ofstream(folder / "old") << "older\n";
+  check_writable(folder / "old");
+  EXPECT_EQ(content(folder / "old"), "older\n");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  check_writable(folder / "pipe");  // opening it would wait for a reader
+  EXPECT_THROW(check_writable(folder), OutputError);
+  EXPECT_THROW(check_writable(folder / "none" / "new"), OutputError);
+  EXPECT_THROW(check_writable(folder / "old" / "new"), OutputError);
+  fs::remove_all(folder);
 }
 
 }  // namespace
