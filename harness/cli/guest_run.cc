@@ -49,11 +49,12 @@ std::vector<std::string> inner_command(const RunArguments& arguments, const fs::
 }
 
 /// The pictures of each result below `folder`, made out here.
-void draw(const fs::path& folder, const Console& console) {
+void draw(const fs::path& folder, const Console& console, const std::atomic<bool>& cancel) {
   std::error_code ignored;
   for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
     if (entry.path().filename() != "result.json") continue;
-    if (const auto reason = make_pictures(entry.path().string(), entry.path().parent_path().string()))
+    if (const auto reason =
+            make_pictures(entry.path().string(), entry.path().parent_path().string(), &cancel))
       console.out << "No picture: " << *reason << "\n";
   }
 }
@@ -167,7 +168,8 @@ int run_scenarios_in_guest(const RunArguments& arguments, const std::vector<Scen
   const int status = run_in_rxe_guest(inner_command(arguments, out), out, console, signals.cancel());
   if (!fs::is_empty(out)) folder.keep();
   if (signals.caught() != 0) return kExitSignal + signals.caught();
-  if (arguments.plot && status < kExitUsage) draw(out, console);
+  if (arguments.plot && status < kExitUsage) draw(out, console, signals.cancel());
+  if (signals.caught() != 0) return kExitSignal + signals.caught();
   return status;
 }
 

@@ -2,13 +2,19 @@
 // When the files of a command are checked and written: what cannot be written is refused before anything
 // runs, and what has been measured is on the disk before a terminal can keep it waiting.
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <ostream>
 #include <streambuf>
+#include <thread>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/testing/program_fixture.h"
@@ -18,6 +24,7 @@ namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 std::string content(const fs::path& file) {
   std::ifstream stream(file);
@@ -162,6 +169,70 @@ TEST(WritableFile, is_left_as_it_was) {
   EXPECT_THROW(check_writable(folder / "none" / "new"), OutputError);
   EXPECT_THROW(check_writable(folder / "old" / "new"), OutputError);
   fs::remove_all(folder);
+}
+
+/// The figure is drawn by a script that leaves half a figure and then takes long, with a process of its own.
+class SlowFigure : public ResultFiles {
+ protected:
+  void SetUp() override {
+    ResultFiles::SetUp();
+    std::ofstream("python") << "#!/bin/sh\n"
+                               "echo half >\"$3/.timeline.png.part\"\n"
+                               "sleep 20 &\n"
+                               "echo $! $$ >pids.part\n"
+                               "mv pids.part pids\n"
+                               "wait\n";
+    fs::permissions("python", fs::perms::owner_all);
+    setenv("R2BENCH_PYTHON", fs::absolute("python").c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("R2BENCH_PYTHON");
+    ResultFiles::TearDown();
+  }
+  static bool lives(pid_t pid) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, name, state;
+    return bool(stat >> number >> name >> state) && state != "Z";
+  }
+  static pid_t child_of_script() { return pids().first; }
+  static pid_t script() { return pids().second; }
+
+ private:
+  static std::pair<pid_t, pid_t> pids() {
+    std::ifstream stream("pids");
+    std::pair<pid_t, pid_t> both{-1, -1};
+    stream >> both.first >> both.second;
+    return both;
+  }
+};
+
+TEST_F(SlowFigure, ends_with_the_first_signal_and_leaves_no_half_figure) {
+  std::thread user([] {
+    EXPECT_TRUE(eventually([] { return fs::exists("pids"); }));
+    ::kill(::getpid(), SIGTERM);
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--out", "result"}), kExitSignal + SIGTERM) << err.str();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  user.join();
+  EXPECT_FALSE(lives(script()));
+  EXPECT_TRUE(eventually([] { return !lives(child_of_script()); }, 5s));  // killed, not waited for
+  for (const auto& entry : fs::directory_iterator("result"))
+    EXPECT_EQ(entry.path().filename().string().find("timeline.p"), std::string::npos) << entry.path();
+  EXPECT_TRUE(fs::exists("result/result.json"));
+  EXPECT_NE(out.str().find("Verdict: pass"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("No picture: "), std::string::npos) << out.str();
+}
+
+TEST_F(SlowFigure, does_not_outlive_a_run_that_is_killed) {
+  const pid_t child = fork();
+  if (child == 0) ::_exit(call({"run", "nic_down.yaml", "--out", "result"}));
+  ASSERT_TRUE(eventually([] { return fs::exists("pids"); }));
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(eventually([] { return !lives(script()); }, 10s));
+  ::kill(child_of_script(), SIGKILL);
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, RunFold
   std::string no_picture;
   if (arguments.plot && !signals.cancel()) {
     const auto reason =
-        make_pictures((folder.path() / "result.json").string(), folder.path().string());
+        make_pictures((folder.path() / "result.json").string(), folder.path().string(), &signals.cancel());
     if (reason) {
       no_picture = *reason;
     } else {
