@@ -3,13 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 
 #include "faultinject/plan/kind.h"
+#include "harness/base/testing/eventually.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/subcommands.h"
 #include "harness/cli/testing/program_fixture.h"
+#include "harness/fabric/guest.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -114,6 +120,33 @@ TEST_F(Program, first_day_names_a_line_that_is_none_of_its_record) {
     EXPECT_NE(err.str().find("days/steps.jsonl:1: is no line of this command"), std::string::npos)
         << err.str();
   }
+}
+
+// The first guest's kernel is fetched, which can take half an hour.
+TEST_F(Program, a_signal_ends_the_making_of_a_guest) {
+  if (find_qemu().empty()) GTEST_SKIP() << "QEMU is missing";
+  std::ofstream("python") << "#!/bin/sh\n"
+                             "[ \"$2\" != --check ] || exit 3\n"
+                             "touch making\n"
+                             "exec sleep 20\n";
+  fs::permissions("python", fs::perms::owner_all);
+  setenv("R2BENCH_PYTHON", fs::absolute("python").c_str(), 1);
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"run", "nic_down.yaml", "--fabric", "rxe"},
+        {"conformance", "--fabric", "rxe"},
+        {"guest", "--", "true"}}) {
+    fs::remove("making");
+    std::thread user([] {
+      EXPECT_TRUE(eventually([] { return fs::exists("making"); }));
+      ::kill(::getpid(), SIGINT);
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(call(words), kExitSignal + SIGINT) << words[0] << ": " << err.str();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << words[0];
+    user.join();
+  }
+  unsetenv("R2BENCH_PYTHON");
+  EXPECT_FALSE(fs::exists("results"));
 }
 
 TEST_F(Program, plot_wants_a_result_or_all) {
