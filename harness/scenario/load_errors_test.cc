@@ -54,6 +54,24 @@ expect:
   EXPECT_EQ(problems[4].line, 7);
 }
 
+TEST(LoadErrors, a_job_has_room_for_so_many_faults) {
+  const auto faults = [](size_t count) {
+    std::string text = "faults:\n";
+    for (size_t i = 0; i < count; ++i) text += "  - {at: {iter: 3}, target: node1/nic0, kind: qp_error}\n";
+    return text;
+  };
+  EXPECT_EQ(parse_scenarios("x.yaml", file(faults(4) + "repeats: 1024"), {})[0].repeats, 1024);
+  std::vector<Problem> problems = problems_of(file(faults(4) + "repeats: 1025"));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].line, 8);
+  EXPECT_EQ(problems[0].message, "4 faults, repeated 1025 times, are 4100; a job has room for 4096");
+  problems = problems_of(file(faults(kMostFaults + 1)));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].line, 4);
+  EXPECT_NE(problems[0].message.find("4097 faults; a job has room for 4096"), std::string::npos)
+      << problems[0].message;
+}
+
 TEST(LoadErrors, the_offending_line_is_shown_with_a_caret) {
   const ScenarioError error(problems_of(file("fabric:\n  nics_per_nod: 4")));
   EXPECT_STREQ(error.what(),
