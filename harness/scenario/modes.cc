@@ -91,7 +91,7 @@ void read_modes(Document& document, const YAML::Node& node, const LoadOptions& o
   if (!node.IsDefined()) return;
   if (!node.IsSequence() || node.size() == 0) {
     document.report(node, std::string("'modes' must be a list such as [baseline, migrate], but is ") +
-                              (node.IsSequence() ? "an empty list" : kind_of(node)));
+                              kind_of(node));
     return;
   }
   for (const auto& entry : node) {
