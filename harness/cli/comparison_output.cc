@@ -92,18 +92,11 @@ SampleSet read_baseline(const std::string& file) {
   }
 }
 
-namespace {
-
-/// What becomes a baseline once it is whole.
-fs::path beside_baseline(const fs::path& file) { return file.string() + ".new"; }
-
-}  // namespace
-
 void check_baseline_writable(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored))
     throw OutputError(file.string() + ": cannot be written: Is a directory");
-  fs::path made = beside_baseline(file);  // the first that write_baseline() has to make
+  fs::path made = file;  // the first that write_baseline() has to make
   for (fs::path above = file.parent_path(); !above.empty() && !fs::exists(above, ignored);
        above = above.parent_path())
     made = above;
@@ -116,11 +109,7 @@ void check_baseline_writable(const fs::path& file) {
 
 void write_baseline(const fs::path& file, const SampleSet& set) {
   make_folder(file.parent_path());
-  const fs::path beside = beside_baseline(file);
-  write_file(beside, to_baseline(set).dump(1) + "\n");
-  std::error_code error;
-  fs::rename(beside, file, error);
-  if (error) throw OutputError(file.string() + ": " + error.message());
+  write_file(file, to_baseline(set).dump(1) + "\n");
 }
 
 void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console) {
@@ -145,7 +134,7 @@ void publish(const SampleComparison& comparison, const std::string& out, const C
   if (actions && std::string(actions) == "true")
     console.out << comparison_annotations(comparison) << std::flush;
   const char* const summary = std::getenv("GITHUB_STEP_SUMMARY");
-  if (summary && *summary) write_file(summary, comparison_markdown(comparison), std::ios::app);
+  if (summary && *summary) append_to_file(summary, comparison_markdown(comparison));
 }
 
 int exit_code(Shift change) {

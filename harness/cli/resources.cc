@@ -18,8 +18,12 @@
 namespace r2bench {
 namespace fs = std::filesystem;
 
-void write_file(const fs::path& file, const std::string& text, std::ios::openmode mode) {
-  std::ofstream stream(file, std::ios::binary | std::ios::out | mode);
+void write_file(const fs::path& file, const std::string& text) {
+  write_whole(file, [&](std::ostream& out) { out << text; });
+}
+
+void append_to_file(const fs::path& file, const std::string& text) {
+  std::ofstream stream(file, std::ios::binary | std::ios::app);
   stream << text << std::flush;
   if (!stream) throw OutputError(file.string() + ": cannot be written");
 }
@@ -35,11 +39,12 @@ void check_writable(const fs::path& file) {
     if (::faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) != 0) cannot(errno);
     return;
   }
-  const int made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (made >= 0) ::unlink(file.c_str());
-  const int opened = made >= 0 || errno != EEXIST ? made : ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
-  if (opened < 0) cannot(errno);
-  ::close(opened);
+  // What write_whole() makes first.
+  const fs::path part = file.parent_path() / ("." + file.filename().string() + ".part");
+  const int made = ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (made < 0) cannot(errno);
+  ::close(made);
+  ::unlink(part.c_str());
 }
 
 fs::path program_prefix() {

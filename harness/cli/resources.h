@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <ios>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +20,10 @@ std::filesystem::path share_or_throw();  ///< throws UsageError where there is n
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);
 
-/// Writes the whole file, or adds to it (std::ios::app). Throws OutputError where it cannot be written.
-void write_file(const std::filesystem::path& file, const std::string& text,
-                std::ios::openmode mode = std::ios::trunc);
+/// As write_whole(): all of it, or an OutputError and nothing.
+void write_file(const std::filesystem::path& file, const std::string& text);
+/// Throws OutputError where it cannot be written.
+void append_to_file(const std::filesystem::path& file, const std::string& text);
 
 /// Throws OutputError where write_file() could not write `file`; leaves everything as it was. For a file that
 /// is written only after long work.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When the files of a command are checked and written: what cannot be written is refused before anything
 // runs, and what has been measured is on the disk before a terminal can keep it waiting.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "harness/base/testing/eventually.h"
+#include "harness/cli/console.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/testing/program_fixture.h"
@@ -152,6 +154,34 @@ TEST_F(ResultFiles, that_are_written_at_the_end_are_checked_at_the_beginning) {
   }
   EXPECT_TRUE(ran.empty());
   EXPECT_EQ(entries("."), 3u) << "nothing is left beside nic_down.yaml, file and folder";
+}
+
+// /dev/full: every write fails as on a full disk.
+TEST_F(ResultFiles, that_cannot_be_written_to_their_end_leave_the_older_ones) {
+  EXPECT_THROW(write_file("/dev/full", "text"), OutputError);
+  write_file("/dev/null", "text");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  write_file("page.html", "older\n");
+  fs::create_symlink("page.html", "link.html");
+  write_file("link.html", "newer\n");
+  EXPECT_TRUE(fs::is_symlink("link.html"));
+  EXPECT_EQ(content("page.html"), "newer\n");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const Signals signals;  // SIGXFSZ is an error of write()
+  const rlimit small{4, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string said;
+  for (const char* file : {"page.html", "new.html"}) try {
+      write_file(file, "longer than four bytes\n");
+    } catch (const OutputError& error) {
+      said += error.what() + std::string("\n");
+    }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(said,
+            "page.html: cannot be written: File too large\nnew.html: cannot be written: File too large\n");
+  EXPECT_EQ(content("page.html"), "newer\n");
+  EXPECT_EQ(entries("."), 3u) << "nic_down.yaml, page.html and link.html";
 }
 
 TEST(WritableFile, is_left_as_it_was) {
