@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Usage, and the commands that read: list, explain, plot, report, sim, env, exec, inject.
+// The commands that read: list, explain, plot, report, sim, env, exec, inject.
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,23 +42,6 @@ TEST_F(Program, env_prints_what_a_shell_needs_to_load_the_plugin) {
   EXPECT_NE(out.str().find("export R2CC_MODE=1\n"), std::string::npos);
   if (made) fs::remove(library);
   EXPECT_EQ(call({"env", "--mode", "fast"}), kExitUsage);
-}
-
-TEST_F(Program, usage_errors_are_64) {
-  EXPECT_EQ(call({}), 64);
-  EXPECT_EQ(call({"rnu"}), 64);
-  EXPECT_EQ(call({"run"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--repeats", "0"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--modes", "migrat"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--set", "novalue"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--port", "99999"}), 64);
-  EXPECT_NE(err.str().find("65535"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--colour"}), 64);
-  EXPECT_EQ(call({"plot", "nothing.json"}), 64);
-  EXPECT_EQ(call({"--help"}), 0);
-  EXPECT_EQ(call({"--version"}), 0);
-  EXPECT_NE(out.str().find("built from commit "), std::string::npos) << out.str();
-  EXPECT_TRUE(ran.empty());
 }
 
 TEST_F(Program, a_run_becomes_a_page_and_a_trace) {

@@ -23,7 +23,27 @@
 namespace r2bench {
 namespace {
 
-/// Says what is wrong with the command line, or the help that it asks for; the exit status.
+/// The command that was being read when the error came, innermost.
+const CLI::App& command_of(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+  return *command;
+}
+
+/// The option of the command that the user may have meant by the first word that it does not know.
+std::string meant_option(const CLI::App& command, const CLI::ParseError& error) {
+  if (error.get_exit_code() != int(CLI::ExitCodes::ExtrasError)) return "";
+  const std::string said = error.what();
+  const size_t at = said.find("--");
+  if (at == std::string::npos) return "";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const auto meant = faultinject::nearest(said.substr(at, said.find_first_of(" =", at) - at), names);
+  return meant ? "; did you mean '" + *meant + "'?" : "";
+}
+
+/// Says what is wrong with the command line; the exit status.
 int explain_parse(const CLI::App& app, const CLI::ParseError& error, const std::string& word,
                   const Console& console) {
   std::vector<std::string> commands;
@@ -33,10 +53,15 @@ int explain_parse(const CLI::App& app, const CLI::ParseError& error, const std::
     const auto meant = faultinject::nearest(word, commands);
     console.err << "r2bench: '" << word << "' is no command"
                 << (meant ? "; did you mean '" + *meant + "'?" : "")
-                << "\nRun with --help for more information.\n";
-  } else {
-    app.exit(error, console.out, console.err);
+                << "\n`r2bench --help` lists the commands.\n";
+    return kExitUsage;
   }
+  const CLI::App& command = command_of(app);
+  std::string path = command.get_name();
+  for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent())
+    path = above->get_name() + " " + path;
+  console.err << path << ": " << error.what() << meant_option(command, error) << "\n"
+              << "`" << path << " --help` lists the " << (&command == &app ? "commands" : "options") << ".\n";
   return kExitUsage;
 }
 

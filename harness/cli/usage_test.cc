@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told of a command line that cannot be read.
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/testing/program_fixture.h"
+
+namespace r2bench {
+namespace {
+
+using Program = ProgramTest;
+
+TEST_F(Program, usage_errors_are_64) {
+  EXPECT_EQ(call({}), 64);
+  EXPECT_EQ(call({"rnu"}), 64);
+  EXPECT_EQ(call({"run"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--repeats", "0"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--modes", "migrat"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--set", "novalue"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--port", "99999"}), 64);
+  EXPECT_NE(err.str().find("65535"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--colour"}), 64);
+  EXPECT_EQ(call({"plot", "nothing.json"}), 64);
+  EXPECT_EQ(call({"--help"}), 0);
+  EXPECT_EQ(call({"--version"}), 0);
+  EXPECT_NE(out.str().find("built from commit "), std::string::npos) << out.str();
+  EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
+      {{}, "r2bench: A subcommand is required\n`r2bench --help` lists the commands.\n"},
+      {{"run", "nic_down.yaml", "--repeat", "5"},
+       "r2bench run: The following argument was not expected: --repeat; did you mean '--repeats'?\n"
+       "`r2bench run --help` lists the options.\n"},
+      {{"run", "nic_down.yaml", "--repeat=5"}, "did you mean '--repeats'?"},
+      {{"run", "nic_down.yaml", "--colour"}, "not expected: --colour\n"},
+      {{"inject", "list", "--jsno"},
+       "r2bench inject list: The following argument was not expected: --jsno; did you mean '--json'?"},
+      {{"run"}, "r2bench run: scenario is required\n"}};
+  for (const auto& [words, told] : wrong) {
+    EXPECT_EQ(call(words), kExitUsage);
+    EXPECT_NE(err.str().find(told), std::string::npos) << told << "\nbut:\n" << err.str();
+  }
+}
+
+}  // namespace
+}  // namespace r2bench
