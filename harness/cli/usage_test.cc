@@ -25,6 +25,23 @@ TEST_F(Program, usage_errors_are_64) {
   EXPECT_TRUE(ran.empty());
 }
 
+TEST_F(Program, a_seed_is_a_number_of_64_bits) {
+  for (const char* seed : {"-1", "18446744073709551616", "", "1e3", "0x10", "7 "})
+    for (const std::vector<const char*>& words : {std::vector<const char*>{"run", "nic_down.yaml", "--seed"},
+                                                  {"explain", "nic_down", "--seed"},
+                                                  {"gate", "nic_down.yaml", "--seed"},
+                                                  {"matrix", "--list", "--seed"},
+                                                  {"exec", "--node", "node0", "--seed"}}) {
+      std::vector<const char*> all = words;
+      all.push_back(seed);
+      EXPECT_EQ(call(all), kExitUsage) << words[0] << " " << seed;
+      EXPECT_NE(err.str().find("is no whole number of at most 64 bits"), std::string::npos) << err.str();
+    }
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--seed", "18446744073709551615"}), 0) << err.str();
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_EQ(ran[0].seed, UINT64_MAX);
+}
+
 TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
       {{}, "r2bench: A subcommand is required\n`r2bench --help` lists the commands.\n"},
