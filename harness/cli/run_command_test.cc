@@ -194,6 +194,24 @@ TEST_F(Program, a_dry_run_serves_no_runner) {
   }
 }
 
+TEST_F(Program, a_dry_run_refuses_the_hosts_that_a_run_refuses) {
+  for (const std::vector<const char*>& more : {std::vector<const char*>{"--hosts", "a"},
+                                               {"--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,a"},
+                                               {"--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c"},
+                                               {"--launcher", "slurm", "--fabric", "rxe"}}) {
+    std::vector<const char*> words{"run", "nic_down.yaml", "--dry-run"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(call(words), kExitUsage) << more[1];
+    EXPECT_NE(err.str().find(std::string(more.back()) == "rxe" ? "--launcher slurm" : "--hosts"),
+              std::string::npos)
+        << err.str();
+  }
+  EXPECT_EQ(
+      call({"run", "nic_down.yaml", "--dry-run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b"}),
+      0)
+      << err.str();
+}
+
 TEST_F(Program, an_interrupt_keeps_what_there_is) {
   for (const int signal : {SIGINT, SIGTERM}) {
     ran.clear();
