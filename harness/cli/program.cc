@@ -154,8 +154,14 @@ int program_main(int argc, const char* const* argv, const AddSubcommands& add, c
   } catch (const CLI::ParseError& error) {
     return explain_parse(app, error, argc > 1 ? argv[1] : "", console);
   }
-  for (const Subcommand& subcommand : subcommands)
-    if (subcommand.called()) return guarded(subcommand, runner, console);
+  for (const Subcommand& subcommand : subcommands) {
+    if (!subcommand.called()) continue;
+    const int status = guarded(subcommand, runner, console);
+    if (!console.has_lost_output()) return status;
+    console.err << "r2bench: the output is not complete: it cannot be written; is the disk full?\n";
+    // A verdict stands: the run's files have been written.
+    return status == 0 && app.get_subcommands().front()->get_name() != "run" ? kExitUsage : status;
+  }
   return kExitUsage;
 }
 

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is told of a command line that cannot be read.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/testing/program_fixture.h"
 
@@ -57,6 +62,27 @@ TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
     EXPECT_EQ(call(words), kExitUsage);
     EXPECT_NE(err.str().find(told), std::string::npos) << told << "\nbut:\n" << err.str();
   }
+}
+
+// As on a full disk: a table or a page that was cut off counted as complete.
+TEST_F(Program, output_that_is_lost_is_told) {
+  const auto call_with = [&](const char* file, int flags, std::vector<const char*> words) {
+    words.insert(words.begin(), "r2bench");
+    err.str("");
+    std::ofstream stream(file);
+    Console console{stream, err};
+    console.descriptor = ::open(file, flags);
+    EXPECT_GE(console.descriptor, 0);
+    const int status = r2bench_main(int(words.size()), words.data(), runner, console);
+    ::close(console.descriptor);
+    return status;
+  };
+  EXPECT_EQ(call_with("/dev/full", O_WRONLY, {"list"}), kExitUsage);
+  EXPECT_NE(err.str().find("the output is not complete"), std::string::npos) << err.str();
+  EXPECT_EQ(call_with("/dev/full", O_WRONLY, {"run", "nic_down.yaml", "--no-plot"}), 0);
+  EXPECT_NE(err.str().find("the output is not complete"), std::string::npos) << err.str();
+  EXPECT_EQ(call_with("/dev/null", O_WRONLY, {"list"}), 0);
+  EXPECT_EQ(err.str(), "");
 }
 
 }  // namespace
