@@ -2,10 +2,13 @@
 // The command line itself, and what an exception means for the exit status.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <memory>
+#include <new>
 #include <ostream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include "faultinject/plan/plan.h"
 #include "harness/base/revision.h"
@@ -65,6 +68,25 @@ int explain_parse(const CLI::App& app, const CLI::ParseError& error, const std::
   return kExitUsage;
 }
 
+/// What the user can do about a limit of the machine or the shell; empty: it is none.
+const char* advice_for(int error) {
+  switch (error) {
+    case EMFILE:
+      return "; raise the limit, which `ulimit -n` prints";
+    case ENFILE:
+      return "; the whole machine has too many open: /proc/sys/fs/file-max";
+    case ENOMEM:
+      return "; free memory, or raise the limit, which `ulimit -v` prints";
+    case EAGAIN:
+      return "; raise the limit of processes, which `ulimit -u` prints";
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space";
+    default:
+      return "";
+  }
+}
+
 /// Runs it; what the user can mend is said, and becomes 64.
 int guarded(const Subcommand& subcommand, const Runner& runner, const Console& console) {
   try {
@@ -87,6 +109,14 @@ int guarded(const Subcommand& subcommand, const Runner& runner, const Console& c
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";
     return kExitUsage;
+  } catch (const std::bad_alloc&) {
+    console.err << "r2bench: out of memory" << advice_for(ENOMEM) << "\n";
+    return kExitUsage;
+  } catch (const std::system_error& error) {
+    const std::string advice = advice_for(error.code().value());
+    console.err << "r2bench: " << (advice.empty() ? "internal error: " : "") << error.what() << advice
+                << "\n";
+    return advice.empty() ? kExitInternal : kExitUsage;
   } catch (const std::exception& error) {
     console.err << "r2bench: internal error: " << error.what() << "\n";
     return kExitInternal;

@@ -5,13 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/testing/program_fixture.h"
@@ -104,6 +107,29 @@ TEST_F(Program, our_own_mistakes_are_70_and_leave_nothing) {
   };
   EXPECT_EQ(call({"run", "nic_down.yaml"}), 70);
   EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, a_limit_of_the_machine_is_told_with_what_to_do) {
+  std::function<void()> fail;
+  runner = [&](const Scenario&, const RunOptions&, const std::atomic<bool>&) -> RunResult {
+    fail();
+    return {};
+  };
+  const auto of = [](int error) {
+    return [error] { throw std::system_error(error, std::generic_category(), "socketpair"); };
+  };
+  for (const auto& [error, advice] :
+       {std::pair(EMFILE, "ulimit -n"), {ENOMEM, "ulimit -v"}, {EAGAIN, "ulimit -u"}}) {
+    fail = of(error);
+    EXPECT_EQ(call({"run", "nic_down.yaml"}), kExitUsage);
+    EXPECT_EQ(err.str().rfind("r2bench: socketpair: ", 0), 0u) << err.str();
+    EXPECT_NE(err.str().find(advice), std::string::npos) << err.str();
+  }
+  fail = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), kExitUsage);
+  EXPECT_NE(err.str().find("out of memory"), std::string::npos) << err.str();
+  fail = of(EBADF);
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), kExitInternal);
 }
 
 TEST_F(Program, an_output_that_cannot_be_written_is_64_before_anything_runs) {
