@@ -95,6 +95,19 @@ TEST_F(Program, plot_does_not_replace_the_figures_of_one_result_with_those_of_an
   unsetenv("R2BENCH_PYTHON");
 }
 
+TEST_F(Program, first_day_names_a_folder_that_it_cannot_make) {
+  for (const char* out_folder : {"nic_down.yaml", "nic_down.yaml/below"})
+    for (const std::vector<const char*>& what :
+         {std::vector<const char*>{"--skip", "preflight"}, {"--run"}}) {
+      std::vector<const char*> words{"doctor", "--first-day", "--out", out_folder};
+      words.insert(words.end(), what.begin(), what.end());
+      EXPECT_EQ(call(words), kExitUsage) << out_folder << " " << what[0];
+      EXPECT_NE(err.str().find(out_folder), std::string::npos) << err.str();
+      EXPECT_TRUE(err.str().ends_with(": Not a directory\n")) << err.str();
+      EXPECT_EQ(err.str().find("internal"), std::string::npos) << err.str();
+    }
+}
+
 TEST_F(Program, first_day_names_a_line_that_is_none_of_its_record) {
   fs::create_directories("days");
   for (const char* line : {"{\"step\": 3, \"state\": \"done\"}", "{\"step\": \"x\", \"state\": 4}", "cut"}) {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <ostream>
@@ -108,6 +109,10 @@ int guarded(const Subcommand& subcommand, const Runner& runner, const Console& c
     return kExitUsage;
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";
+    return kExitUsage;
+  } catch (const std::filesystem::filesystem_error& error) {
+    console.err << "r2bench: " << error.path1().string() << ": " << error.code().message()
+                << advice_for(error.code().value()) << "\n";
     return kExitUsage;
   } catch (const std::bad_alloc&) {
     console.err << "r2bench: out of memory" << advice_for(ENOMEM) << "\n";
