@@ -16,7 +16,7 @@
 #include "faultinject/control/board_host.h"
 #include "harness/control/board_service.h"
 #include "harness/control/control_server.h"
-#include "harness/exec/marked_processes.h"
+#include "harness/launch/marked_processes.h"
 #include "harness/fabric/device_fabric.h"
 
 namespace r2bench {
