@@ -4,8 +4,10 @@
 says of data that is not there and of files that cannot be used."""
 
 import csv
+import errno
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -327,6 +329,26 @@ class Program(unittest.TestCase):
 
     def call(self, *arguments):
         return subprocess.run([sys.executable, "-B", os.path.join(HERE, "all_figures.py"), "--out", self.folder, *arguments], capture_output=True, text=True, check=False)
+
+    def test_a_figure_that_cannot_be_written_to_its_end_replaces_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            figure, axes = style.pyplot.subplots()
+            axes.plot([0, 1], [0, 1])
+            style.save(figure, folder, "some")
+            before = {name: pathlib.Path(folder, name).read_bytes() for name in ("some.png", "some.pdf")}
+            draw = type(figure).savefig
+
+            def full_disk(of, path, **more):
+                if more.get("format") == "pdf":
+                    pathlib.Path(path).write_bytes(b"half")
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                draw(of, path, **more)
+
+            with mock.patch.object(type(figure), "savefig", full_disk), self.assertRaises(SystemExit) as ended:
+                style.save(figure, folder, "some")
+            style.pyplot.close(figure)
+            self.assertEqual(ended.exception.code, 64)
+            self.assertEqual({path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}, before)
 
     def test_a_folder_that_is_missing_is_made_and_one_that_cannot_be_is_an_error_in_one_line(self):
         def one(out):

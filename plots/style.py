@@ -2,6 +2,7 @@
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
+import contextlib
 import hashlib
 import importlib
 import io
@@ -137,17 +138,32 @@ def _save_png(figure, path, source):
         nearest = ((colours[:, None, :] - palette[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
         paletted = Image.fromarray(nearest[which.reshape(-1)].reshape(pixels.shape[:2]).astype("uint8"), mode="P")
         paletted.putpalette(palette.astype("uint8").tobytes())
-        paletted.save(path, optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
+        paletted.save(path, format="png", optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
+
+
+@contextlib.contextmanager
+def _whole_file(folder, name):
+    """The path to write to; it becomes the file once it is whole."""
+    part = f"{folder}/.{name}.part"
+    try:
+        yield part
+        os.replace(part, f"{folder}/{name}")
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
 
 
 def save(figure, folder, name, source=None):
     """Writes NAME.png and NAME.pdf into the folder, which is made where it is missing; the PDF holds no date, so that equal data gives equal files.
     Both hold `source`, the digest of what the figure was drawn from (figures_test.py compares it with the tables).
+    Each is written as a whole or not at all: a program that is killed leaves at most .NAME.png.part or .NAME.pdf.part.
     Where they cannot be written the program ends with one line and exit status 64."""
     try:
         os.makedirs(folder, exist_ok=True)
-        _save_png(figure, f"{folder}/{name}.png", source)
-        figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None} | ({"Keywords": source} if source else {}))
+        with _whole_file(folder, f"{name}.png") as path:
+            _save_png(figure, path, source)
+        with _whole_file(folder, f"{name}.pdf") as path:
+            figure.savefig(path, format="pdf", metadata={"CreationDate": None} | ({"Keywords": source} if source else {}))
     except OSError as error:
         print(f"{folder}: {name} cannot be written there: {error.strerror}; choose another folder with --out", file=sys.stderr)
         raise SystemExit(64) from error

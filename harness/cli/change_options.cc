@@ -2,6 +2,7 @@
 #include "harness/cli/change_options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <sstream>
 
 namespace r2bench {
@@ -17,6 +18,19 @@ std::vector<std::string> parts_of(const std::string& text) {
 
 }  // namespace
 
+CLI::Option* add_seed(CLI::App& command, uint64_t& seed, const std::string& help) {
+  return command.add_option("--seed", seed, help)
+      ->check(
+          [](const std::string& text) {
+            uint64_t number = 0;
+            const char* const end = text.data() + text.size();
+            const auto [at, error] = std::from_chars(text.data(), end, number);
+            if (error == std::errc() && at == end) return std::string();
+            return "'" + text + "' is no whole number of at most 64 bits";
+          },
+          "");
+}
+
 void ChangeOptions::add_to(CLI::App& command, const std::string& group) {
   command
       .add_option("--modes", modes,
@@ -30,8 +44,7 @@ void ChangeOptions::add_to(CLI::App& command, const std::string& group) {
               "Number of rounds; each round injects the scenario's faults once (default: the scenario's)")
           ->check(CLI::Range(1, 10000))
           ->group(group);
-  has_seed =
-      command.add_option("--seed", seed, "Seed of everything random (default: the scenario's)")->group(group);
+  has_seed = add_seed(command, seed, "Seed of everything random (default: the scenario's)")->group(group);
   command.add_option("--set", set, "Override a key of the scenario, such as --set workload.bytes='4 MiB'")
       ->allow_extra_args(false)
       ->group(group);

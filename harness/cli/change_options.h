@@ -15,6 +15,9 @@ class Option;
 
 namespace r2bench {
 
+/// Adds `--seed` with this help. CLI11 alone reads -1 and numbers that are too large as the largest one.
+CLI::Option* add_seed(CLI::App& command, uint64_t& seed, const std::string& help);
+
 struct ChangeOptions {
   std::string modes;
   int repeats = 0;

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Usage, and the commands that read: list, explain, plot, report, sim, env, exec, inject.
+// The commands that read: list, explain, plot, report, sim, env, exec, inject.
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 
 #include "faultinject/plan/kind.h"
+#include "harness/base/testing/eventually.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/subcommands.h"
 #include "harness/cli/testing/program_fixture.h"
+#include "harness/fabric/guest.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -36,23 +42,6 @@ TEST_F(Program, env_prints_what_a_shell_needs_to_load_the_plugin) {
   EXPECT_NE(out.str().find("export R2CC_MODE=1\n"), std::string::npos);
   if (made) fs::remove(library);
   EXPECT_EQ(call({"env", "--mode", "fast"}), kExitUsage);
-}
-
-TEST_F(Program, usage_errors_are_64) {
-  EXPECT_EQ(call({}), 64);
-  EXPECT_EQ(call({"rnu"}), 64);
-  EXPECT_EQ(call({"run"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--repeats", "0"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--modes", "migrat"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--set", "novalue"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--port", "99999"}), 64);
-  EXPECT_NE(err.str().find("65535"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--colour"}), 64);
-  EXPECT_EQ(call({"plot", "nothing.json"}), 64);
-  EXPECT_EQ(call({"--help"}), 0);
-  EXPECT_EQ(call({"--version"}), 0);
-  EXPECT_NE(out.str().find("built from commit "), std::string::npos) << out.str();
-  EXPECT_TRUE(ran.empty());
 }
 
 TEST_F(Program, a_run_becomes_a_page_and_a_trace) {
@@ -106,6 +95,19 @@ TEST_F(Program, plot_does_not_replace_the_figures_of_one_result_with_those_of_an
   unsetenv("R2BENCH_PYTHON");
 }
 
+TEST_F(Program, first_day_names_a_folder_that_it_cannot_make) {
+  for (const char* out_folder : {"nic_down.yaml", "nic_down.yaml/below"})
+    for (const std::vector<const char*>& what :
+         {std::vector<const char*>{"--skip", "preflight"}, {"--run"}}) {
+      std::vector<const char*> words{"doctor", "--first-day", "--out", out_folder};
+      words.insert(words.end(), what.begin(), what.end());
+      EXPECT_EQ(call(words), kExitUsage) << out_folder << " " << what[0];
+      EXPECT_NE(err.str().find(out_folder), std::string::npos) << err.str();
+      EXPECT_TRUE(err.str().ends_with(": Not a directory\n")) << err.str();
+      EXPECT_EQ(err.str().find("internal"), std::string::npos) << err.str();
+    }
+}
+
 TEST_F(Program, first_day_names_a_line_that_is_none_of_its_record) {
   fs::create_directories("days");
   for (const char* line : {"{\"step\": 3, \"state\": \"done\"}", "{\"step\": \"x\", \"state\": 4}", "cut"}) {
@@ -116,11 +118,31 @@ TEST_F(Program, first_day_names_a_line_that_is_none_of_its_record) {
   }
 }
 
-TEST_F(Program, conformance_names_a_file_that_it_cannot_write) {
-  EXPECT_EQ(
-      call({"conformance", "--fabric", "vhca", "--case", "none", "--no-faults", "--raw", "/nonexistent/x"}),
-      64);
-  EXPECT_NE(err.str().find("/nonexistent/x: cannot be written"), std::string::npos) << err.str();
+// The first guest's kernel is fetched, which can take half an hour.
+TEST_F(Program, a_signal_ends_the_making_of_a_guest) {
+  if (find_qemu().empty()) GTEST_SKIP() << "QEMU is missing";
+  std::ofstream("python") << "#!/bin/sh\n"
+                             "[ \"$2\" != --check ] || exit 3\n"
+                             "touch making\n"
+                             "exec sleep 20\n";
+  fs::permissions("python", fs::perms::owner_all);
+  setenv("R2BENCH_PYTHON", fs::absolute("python").c_str(), 1);
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"run", "nic_down.yaml", "--fabric", "rxe"},
+        {"conformance", "--fabric", "rxe"},
+        {"guest", "--", "true"}}) {
+    fs::remove("making");
+    std::thread user([] {
+      EXPECT_TRUE(eventually([] { return fs::exists("making"); }));
+      ::kill(::getpid(), SIGINT);
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(call(words), kExitSignal + SIGINT) << words[0] << ": " << err.str();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << words[0];
+    user.join();
+  }
+  unsetenv("R2BENCH_PYTHON");
+  EXPECT_FALSE(fs::exists("results"));
 }
 
 TEST_F(Program, plot_wants_a_result_or_all) {
@@ -278,6 +300,15 @@ TEST_F(Program, explains_what_is_special_about_a_job_of_nccl) {
       std::string::npos);
   EXPECT_NE(said("nccl_shrink").find("the communicators are shrunk by a rank"), std::string::npos);
   EXPECT_NE(said("nccl_no_resilience").find("; transport ib"), std::string::npos);
+}
+
+TEST_F(Program, explains_who_checks_the_data_of_a_command) {
+  EXPECT_EQ(call({"explain", "exec_command"}), 0) << err.str();
+  EXPECT_NE(std::regex_replace(out.str(), std::regex("\\s+"), " ")
+                .find("r2bench does not compare the command's data. A command that compares its data itself "
+                      "has to end with a status other than 0 if the data is wrong."),
+            std::string::npos)
+      << out.str();
 }
 
 TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {

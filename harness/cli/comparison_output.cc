@@ -92,13 +92,24 @@ SampleSet read_baseline(const std::string& file) {
   }
 }
 
+void check_baseline_writable(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored))
+    throw OutputError(file.string() + ": cannot be written: Is a directory");
+  fs::path made = file;  // the first that write_baseline() has to make
+  for (fs::path above = file.parent_path(); !above.empty() && !fs::exists(above, ignored);
+       above = above.parent_path())
+    made = above;
+  try {
+    check_writable(made);
+  } catch (const OutputError& error) {
+    throw OutputError(file.string() + ": cannot be written: " + error.what());
+  }
+}
+
 void write_baseline(const fs::path& file, const SampleSet& set) {
   make_folder(file.parent_path());
-  const fs::path beside = file.string() + ".new";
-  write_file(beside, to_baseline(set).dump(1) + "\n");
-  std::error_code error;
-  fs::rename(beside, file, error);
-  if (error) throw OutputError(file.string() + ": " + error.message());
+  write_file(file, to_baseline(set).dump(1) + "\n");
 }
 
 void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console) {
@@ -108,17 +119,22 @@ void warn_of_missing_samples(const std::string& file, const SampleSet& set, cons
 }
 
 void publish(const SampleComparison& comparison, const std::string& out, const Console& console) {
-  console.out << comparison_text(comparison) << std::flush;
-  if (!out.empty()) {
-    make_folder(out);
-    for (const auto& [name, content] : comparison_files(comparison))
-      write_file(fs::path(out) / name, content);
+  try {  // before anything is printed: the terminal may be stopped
+    if (!out.empty()) {
+      make_folder(out);
+      for (const auto& [name, content] : comparison_files(comparison))
+        write_file(fs::path(out) / name, content);
+    }
+  } catch (const OutputError&) {  // what was found is not lost with its files
+    console.out << comparison_text(comparison) << std::flush;
+    throw;
   }
+  console.out << comparison_text(comparison) << std::flush;
   const char* const actions = std::getenv("GITHUB_ACTIONS");
   if (actions && std::string(actions) == "true")
     console.out << comparison_annotations(comparison) << std::flush;
   const char* const summary = std::getenv("GITHUB_STEP_SUMMARY");
-  if (summary && *summary) write_file(summary, comparison_markdown(comparison), std::ios::app);
+  if (summary && *summary) append_to_file(summary, comparison_markdown(comparison));
 }
 
 int exit_code(Shift change) {

@@ -58,6 +58,7 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
   const Signals signals;
   if (!arguments.raw.empty()) {
     if (arguments.fabrics.size() != 1) throw UsageError("--raw is for one --fabric");
+    check_writable(arguments.raw);
     const nlohmann::json result = here(arguments, arguments.fabrics[0], console, signals.cancel());
     if (signals.caught() != 0) return kExitSignal + signals.caught();
     write_file(arguments.raw, result.dump(1) + "\n");

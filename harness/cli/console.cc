@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,12 @@ Console Console::standard() {
 bool Console::would_wait() const {
   pollfd state{descriptor, POLLOUT, 0};
   return descriptor >= 0 && ::poll(&state, 1, 0) == 0;
+}
+
+bool Console::has_lost_output() const {
+  struct stat target {};
+  return !(out << std::flush) && descriptor >= 0 && ::fstat(descriptor, &target) == 0 &&
+         (S_ISREG(target.st_mode) || (S_ISCHR(target.st_mode) && ::isatty(descriptor) != 1));
 }
 
 void own_standard_streams() {

@@ -18,6 +18,9 @@ struct Console {
 
   /// Whether a line for `out` would have to wait: its terminal is stopped (Ctrl-S), or nobody reads the pipe.
   bool would_wait() const;
+  /// Flushes `out`. Whether something of it is lost, as on a full disk; not what a reader did not want, who
+  /// has closed the pipe, nor what an interrupt has kept from a terminal.
+  bool has_lost_output() const;
   /// std::cout and std::cerr, and what they are connected to.
   static Console standard();
 };

@@ -159,8 +159,8 @@ void parts(Doctor& doctor) {
     doctor.line(Health::kNote, "pictures", "no python3; install python3-matplotlib");
     return;
   }
-  const ProcessResult check =
-      run_helper({python->string(), "-c", "import matplotlib; print(matplotlib.__version__)"}, 60);
+  const ScriptResult check =
+      run_python(*python, {"-c", "import matplotlib; print(matplotlib.__version__)"}, 60);
   doctor.line(check.exit_code == 0 ? Health::kGood : Health::kNote, "pictures",
               check.exit_code == 0
                   ? python->string() + ", matplotlib " + check.output.substr(0, check.output.find('\n'))

@@ -14,9 +14,9 @@
 #include "harness/cli/resources.h"
 #include "harness/control/control_client.h"
 #include "harness/exec/child_program.h"
-#include "harness/exec/marked_processes.h"
 #include "harness/exec/membership.h"
 #include "harness/exec/witness_story.h"
+#include "harness/launch/marked_processes.h"
 #include "harness/launch/process.h"
 
 namespace r2bench {

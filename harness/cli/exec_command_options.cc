@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/exec_command_options.h"
-#include "harness/cli/subcommands.h"
 
 #include <CLI/CLI.hpp>
 #include <string_view>
 
 #include "faultinject/plan/units.h"
+#include "harness/cli/change_options.h"
+#include "harness/cli/subcommands.h"
 
 namespace r2bench {
 
@@ -37,7 +38,7 @@ void ExecCommandOptions::add_to(CLI::App& app) {
       command->add_option("--ports", ports_, "Number of ports per NIC (default: 1)")->check(CLI::Range(1, 4));
   has_mtu_ = command->add_option("--mtu", mtu_, "Active MTU of each port, in bytes (default: 4096)")
                  ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
-  has_seed_ = command->add_option("--seed", seed_, "Seed of everything random in the faults (default: 1)");
+  has_seed_ = add_seed(*command, seed_, "Seed of everything random in the faults (default: 1)");
   command->add_option("--name", arguments.name, "Name of the fabric to join or create")
       ->capture_default_str();
   command->add_option("--plan", arguments.plan, "YAML file with faults to arm before the program starts");

@@ -168,8 +168,8 @@ std::string command_explained(const Workload& work) {
                      ". It gets RANK, WORLD_SIZE, LOCAL_RANK, "
                      "LOCAL_WORLD_SIZE, NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT in its environment. ";
   const std::string who_checks =
-      "r2bench does not compare its data. A command that does has to end with a status other than 0 if they "
-      "are wrong.";
+      "r2bench does not compare the command's data. A command that compares its data itself has to end with "
+      "a status other than 0 if the data is wrong.";
   if (exec.nccl_tests)
     text +=
         "Each row of its nccl-tests table is an operation; its #wrong columns say whether the data was "

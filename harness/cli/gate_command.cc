@@ -117,12 +117,12 @@ class Measurement {
       };
     }
     const RunResult result = runner_(scenario, options, signals_.cancel());
-    printer.clear();
     const Judged judged = judge(scenario, result);
     const Report report{scenario, result, judged};
     folder.write("scenario.yaml", scenario.source_text);
     folder.write_reports(report);
     folder.keep();
+    printer.clear();  // not before: the terminal may be stopped
     if (!is_reference) add_expectations(scenario, judged, folder.path());
     return samples_of_result(nlohmann::json(to_json(report)), folder.path().string());
   }
@@ -195,6 +195,7 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
   if (!arguments.baseline.empty()) baseline = only(read_baseline(arguments.baseline), scenarios);
   SampleSet saved;
   if (arguments.append && fs::exists(arguments.save)) saved = read_baseline(arguments.save);
+  if (!arguments.save.empty()) check_baseline_writable(arguments.save);
 
   RunFolder folder = arguments.out.empty() ? RunFolder::create_fresh(fs::path("results") / "runs", "gate")
                                            : RunFolder::create(arguments.out);

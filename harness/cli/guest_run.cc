@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/guest_run.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <ostream>
 
@@ -49,11 +50,12 @@ std::vector<std::string> inner_command(const RunArguments& arguments, const fs::
 }
 
 /// The pictures of each result below `folder`, made out here.
-void draw(const fs::path& folder, const Console& console) {
+void draw(const fs::path& folder, const Console& console, const std::atomic<bool>& cancel) {
   std::error_code ignored;
   for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
     if (entry.path().filename() != "result.json") continue;
-    if (const auto reason = make_pictures(entry.path().string(), entry.path().parent_path().string()))
+    if (const auto reason =
+            make_pictures(entry.path().string(), entry.path().parent_path().string(), &cancel))
       console.out << "No picture: " << *reason << "\n";
   }
 }
@@ -65,18 +67,19 @@ bool rxe_is_here() {
   return here != nullptr && std::string(here) == "1";
 }
 
-std::string guest_image(const Console& console) {
+std::string guest_image(const Console& console, const std::atomic<bool>& cancel) {
   const auto python = find_python();
   if (!python)
     throw UsageError("the guest is made by a Python script: apt-get install --no-install-recommends python3");
   try {
     const std::string script = fabric_script("make_guest.py");
-    ScriptResult made = run_script({python->string(), script, "--check"}, 900);
+    ScriptResult made = run_script({python->string(), script, "--check"}, 900, &cancel);
     if (made.exit_code == 3) {
       console.err << "r2bench: making the guest of the rxe fabric, once (its kernel's package is fetched)\n"
                   << std::flush;
-      made = run_script({python->string(), script}, kMakeSeconds);
+      made = run_script({python->string(), script}, kMakeSeconds, &cancel);
     }
+    if (cancel) return "";
     if (made.exit_code != 0)
       throw UsageError(made.output.empty() ? "the guest could not be made" : made.output);
     return made.output;
@@ -87,11 +90,12 @@ std::string guest_image(const Console& console) {
 
 namespace {
 
-GuestJob job_for(const std::vector<std::string>& command, const fs::path& writable, const Console& console) {
+GuestJob job_for(const std::vector<std::string>& command, const fs::path& writable, const Console& console,
+                 const std::atomic<bool>& cancel) {
   if (find_qemu().empty())
     throw UsageError("the rxe fabric needs QEMU: apt-get install --no-install-recommends qemu-system-x86");
   GuestJob job;
-  job.image = guest_image(console);
+  job.image = guest_image(console, cancel);
   job.command = command;
   job.environment = current_environment();
   if (!console.live) job.environment.erase("TERM");  // in there it always prints to a terminal
@@ -125,7 +129,8 @@ class LabelledLines {
 
 int run_in_rxe_guest(const std::vector<std::string>& command, const fs::path& writable,
                      const Console& console, const std::atomic<bool>& cancel) {
-  const GuestJob job = job_for(command, writable, console);
+  const GuestJob job = job_for(command, writable, console, cancel);
+  if (cancel) return kExitSignal + SIGINT;
   try {
     return run_in_guest(
         job, [&](std::string_view text) { console.out << text << std::flush; }, cancel);
@@ -139,7 +144,8 @@ int run_in_two_rxe_guests(const std::array<std::vector<std::string>, 2>& command
   std::array<GuestJob, 2> jobs;
   std::vector<LabelledLines> lines;
   for (size_t i = 0; i < jobs.size(); ++i) {
-    jobs[i] = job_for(commands[i], writable, console);
+    jobs[i] = job_for(commands[i], writable, console, cancel);
+    if (cancel) return kExitSignal + SIGINT;
     jobs[i].memory_mib = kMemoryOfOneOfTwo;
     for (int node = 0; node < 2; ++node)  // rxe_net.sh's addresses of the machines themselves
       jobs[i].hosts[node_name(node)] = "192.168.77." + std::to_string(node + 1);
@@ -167,7 +173,8 @@ int run_scenarios_in_guest(const RunArguments& arguments, const std::vector<Scen
   const int status = run_in_rxe_guest(inner_command(arguments, out), out, console, signals.cancel());
   if (!fs::is_empty(out)) folder.keep();
   if (signals.caught() != 0) return kExitSignal + signals.caught();
-  if (arguments.plot && status < kExitUsage) draw(out, console);
+  if (arguments.plot && status < kExitUsage) draw(out, console, signals.cancel());
+  if (signals.caught() != 0) return kExitSignal + signals.caught();
   return status;
 }
 

@@ -16,8 +16,9 @@ namespace r2bench {
 bool rxe_is_here();
 
 /// The folder that the guest boots from, made if needed (minutes: a kernel package of 70 MB is fetched;
-/// console.err says so). Throws UsageError with what is missing and how to get it.
-std::string guest_image(const Console& console);
+/// console.err says so). Ends early, with an empty path, when `cancel` becomes true. Throws UsageError with
+/// what is missing and how to get it.
+std::string guest_image(const Console& console, const std::atomic<bool>& cancel);
 
 /// Runs `command` in a fresh guest in this working directory; what it prints goes to the console. `writable`:
 /// a folder that exists, or empty. Returns its exit status. Throws UsageError.

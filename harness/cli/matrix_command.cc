@@ -42,6 +42,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
       [&](const matrix::CellRun& run, size_t done, size_t all) {
         const bool bad = run.result.verdict == matrix::CellVerdict::kFail ||
                          run.result.verdict == matrix::CellVerdict::kMissed;
+        if (console.would_wait()) return;  // the jobs do not wait for a terminal that is stopped
         if (console.live) console.out << "\r\033[K";
         if (bad)
           console.out << run.cell.name() << ": " << name(run.result.verdict) << ": " << run.result.why
@@ -50,7 +51,6 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
         console.out << std::flush;
       },
       signals.cancel());
-  if (console.live) console.out << "\r\033[K";
   std::string only;
   for (const std::string& pattern : arguments.only) only += " --only '" + pattern + "'";
   nlohmann::ordered_json provenance = {
@@ -65,6 +65,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   std::error_code ignored;
   fs::remove(folder.path() / "failed", ignored);  // when it is empty
   folder.keep();
+  if (console.live) console.out << "\r\033[K";
   console.out << matrix::table(runs) << "Files: " << folder.path().string()
               << "/  (matrix.md, matrix.json)\n";
   if (signals.caught() != 0) return kExitSignal + signals.caught();

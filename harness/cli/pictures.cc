@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/pictures.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "harness/cli/resources.h"
 
 namespace r2bench {
@@ -18,15 +21,21 @@ std::string last_line(const std::string& text) {
                      end - (start == std::string::npos ? 0 : start + 1) + 1);
 }
 
-std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder) {
+std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder,
+                                         const std::atomic<bool>* cancel) {
   const auto share = share_folder();
   if (!share) return "plots/timeline.py is not found";
   const auto python = find_python();
   if (!python) return "python3 is not found; install python3-matplotlib";
-  const ProcessResult done = run_helper(
-      {python->string(), (*share / "plots" / "timeline.py").string(), "--out", out_folder, result_json},
-      kPlotSeconds);
+  const ScriptResult done =
+      run_python(*python, {(*share / "plots" / "timeline.py").string(), "--out", out_folder, result_json},
+                 kPlotSeconds, cancel);
   if (done.exit_code == 0) return std::nullopt;
+  for (const char* part : {".timeline.png.part", ".timeline.pdf.part"}) {  // of a script that was killed
+    std::error_code ignored;
+    std::filesystem::remove(std::filesystem::path(out_folder) / part, ignored);
+  }
+  if (cancel && cancel->load()) return "drawing it was interrupted; to draw it: r2bench plot " + result_json;
   if (done.exit_code == kExitNoMatplotlib) {
     return python->string() + " has no matplotlib; install python3-matplotlib, then: r2bench plot " +
            result_json;

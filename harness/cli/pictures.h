@@ -2,6 +2,7 @@
 // The pictures of a run, which plots/*.py draw.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <string>
 
@@ -9,8 +10,10 @@ namespace r2bench {
 
 inline constexpr int kExitNoMatplotlib = 3;  ///< of plots/*.py
 
-/// Makes the pictures of one run; what kept it from doing so, or nothing.
-std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder);
+/// Makes the pictures of one run; what kept it from doing so, or nothing. It ends early when `cancel` becomes
+/// true; a picture is written as a whole or not at all.
+std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder,
+                                         const std::atomic<bool>* cancel = nullptr);
 
 std::string last_line(const std::string& text);
 

@@ -2,10 +2,14 @@
 // The command line itself, and what an exception means for the exit status.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <memory>
+#include <new>
 #include <ostream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include "faultinject/plan/plan.h"
 #include "harness/base/revision.h"
@@ -23,7 +27,27 @@
 namespace r2bench {
 namespace {
 
-/// Says what is wrong with the command line, or the help that it asks for; the exit status.
+/// The command that was being read when the error came, innermost.
+const CLI::App& command_of(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+  return *command;
+}
+
+/// The option of the command that the user may have meant by the first word that it does not know.
+std::string meant_option(const CLI::App& command, const CLI::ParseError& error) {
+  if (error.get_exit_code() != int(CLI::ExitCodes::ExtrasError)) return "";
+  const std::string said = error.what();
+  const size_t at = said.find("--");
+  if (at == std::string::npos) return "";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const auto meant = faultinject::nearest(said.substr(at, said.find_first_of(" =", at) - at), names);
+  return meant ? "; did you mean '" + *meant + "'?" : "";
+}
+
+/// Says what is wrong with the command line; the exit status.
 int explain_parse(const CLI::App& app, const CLI::ParseError& error, const std::string& word,
                   const Console& console) {
   std::vector<std::string> commands;
@@ -33,11 +57,35 @@ int explain_parse(const CLI::App& app, const CLI::ParseError& error, const std::
     const auto meant = faultinject::nearest(word, commands);
     console.err << "r2bench: '" << word << "' is no command"
                 << (meant ? "; did you mean '" + *meant + "'?" : "")
-                << "\nRun with --help for more information.\n";
-  } else {
-    app.exit(error, console.out, console.err);
+                << "\n`r2bench --help` lists the commands.\n";
+    return kExitUsage;
   }
+  const CLI::App& command = command_of(app);
+  std::string path = command.get_name();
+  for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent())
+    path = above->get_name() + " " + path;
+  console.err << path << ": " << error.what() << meant_option(command, error) << "\n"
+              << "`" << path << " --help` lists the " << (&command == &app ? "commands" : "options") << ".\n";
   return kExitUsage;
+}
+
+/// What the user can do about a limit of the machine or the shell; empty: it is none.
+const char* advice_for(int error) {
+  switch (error) {
+    case EMFILE:
+      return "; raise the limit, which `ulimit -n` prints";
+    case ENFILE:
+      return "; the whole machine has too many open: /proc/sys/fs/file-max";
+    case ENOMEM:
+      return "; free memory, or raise the limit, which `ulimit -v` prints";
+    case EAGAIN:
+      return "; raise the limit of processes, which `ulimit -u` prints";
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space";
+    default:
+      return "";
+  }
 }
 
 /// Runs it; what the user can mend is said, and becomes 64.
@@ -62,6 +110,18 @@ int guarded(const Subcommand& subcommand, const Runner& runner, const Console& c
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";
     return kExitUsage;
+  } catch (const std::filesystem::filesystem_error& error) {
+    console.err << "r2bench: " << error.path1().string() << ": " << error.code().message()
+                << advice_for(error.code().value()) << "\n";
+    return kExitUsage;
+  } catch (const std::bad_alloc&) {
+    console.err << "r2bench: out of memory" << advice_for(ENOMEM) << "\n";
+    return kExitUsage;
+  } catch (const std::system_error& error) {
+    const std::string advice = advice_for(error.code().value());
+    console.err << "r2bench: " << (advice.empty() ? "internal error: " : "") << error.what() << advice
+                << "\n";
+    return advice.empty() ? kExitInternal : kExitUsage;
   } catch (const std::exception& error) {
     console.err << "r2bench: internal error: " << error.what() << "\n";
     return kExitInternal;
@@ -129,8 +189,14 @@ int program_main(int argc, const char* const* argv, const AddSubcommands& add, c
   } catch (const CLI::ParseError& error) {
     return explain_parse(app, error, argc > 1 ? argv[1] : "", console);
   }
-  for (const Subcommand& subcommand : subcommands)
-    if (subcommand.called()) return guarded(subcommand, runner, console);
+  for (const Subcommand& subcommand : subcommands) {
+    if (!subcommand.called()) continue;
+    const int status = guarded(subcommand, runner, console);
+    if (!console.has_lost_output()) return status;
+    console.err << "r2bench: the output is not complete: it cannot be written; is the disk full?\n";
+    // A verdict stands: the run's files have been written.
+    return status == 0 && app.get_subcommands().front()->get_name() != "run" ? kExitUsage : status;
+  }
   return kExitUsage;
 }
 

@@ -2,11 +2,13 @@
 // Where the program's own files are: beside the sources in a build tree, under share/r2ccl when installed.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
-#include <ios>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "harness/fabric/scripts.h"
 
 namespace r2bench {
 
@@ -18,9 +20,14 @@ std::filesystem::path share_or_throw();  ///< throws UsageError where there is n
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);
 
-/// Writes the whole file, or adds to it (std::ios::app). Throws OutputError where it cannot be written.
-void write_file(const std::filesystem::path& file, const std::string& text,
-                std::ios::openmode mode = std::ios::trunc);
+/// As write_whole(): all of it, or an OutputError and nothing.
+void write_file(const std::filesystem::path& file, const std::string& text);
+/// Throws OutputError where it cannot be written.
+void append_to_file(const std::filesystem::path& file, const std::string& text);
+
+/// Throws OutputError where write_file() could not write `file`; leaves everything as it was. For a file that
+/// is written only after long work.
+void check_writable(const std::filesystem::path& file);
 
 /// <program>/..: bin/ and lib/ of the build or installation.
 std::filesystem::path program_prefix();
@@ -28,11 +35,9 @@ std::filesystem::path program_prefix();
 /// A Python that may have matplotlib: R2BENCH_PYTHON, /usr/bin/python3, or the first python3 of PATH.
 std::optional<std::filesystem::path> find_python();
 
-struct ProcessResult {
-  int exit_code = 0;   ///< 128 + signal when one ended it
-  std::string output;  ///< stdout and stderr together
-};
-/// Runs a short helper program and waits for it, at most `seconds`; then it is killed (exit_code 124).
-ProcessResult run_helper(const std::vector<std::string>& command, int seconds);
+/// Runs `python` with these arguments, as run_script() does. exit_code 127, and `output` says why, when it
+/// cannot be started.
+ScriptResult run_python(const std::filesystem::path& python, std::vector<std::string> arguments, int seconds,
+                        const std::atomic<bool>* cancel = nullptr);
 
 }  // namespace r2bench

@@ -52,6 +52,7 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
   for (Scenario& scenario : scenarios) adapt(scenario, arguments, payload);
   if (signals.caught() != 0) return kExitSignal + signals.caught();
   if (arguments.dry_run) {
+    check_hosts(arguments, scenarios);
     for (const Scenario& scenario : scenarios) print_plan(scenario, console);
     return 0;
   }

@@ -5,13 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/testing/program_fixture.h"
@@ -106,6 +109,29 @@ TEST_F(Program, our_own_mistakes_are_70_and_leave_nothing) {
   EXPECT_FALSE(fs::exists("results"));
 }
 
+TEST_F(Program, a_limit_of_the_machine_is_told_with_what_to_do) {
+  std::function<void()> fail;
+  runner = [&](const Scenario&, const RunOptions&, const std::atomic<bool>&) -> RunResult {
+    fail();
+    return {};
+  };
+  const auto of = [](int error) {
+    return [error] { throw std::system_error(error, std::generic_category(), "socketpair"); };
+  };
+  for (const auto& [error, advice] :
+       {std::pair(EMFILE, "ulimit -n"), {ENOMEM, "ulimit -v"}, {EAGAIN, "ulimit -u"}}) {
+    fail = of(error);
+    EXPECT_EQ(call({"run", "nic_down.yaml"}), kExitUsage);
+    EXPECT_EQ(err.str().rfind("r2bench: socketpair: ", 0), 0u) << err.str();
+    EXPECT_NE(err.str().find(advice), std::string::npos) << err.str();
+  }
+  fail = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), kExitUsage);
+  EXPECT_NE(err.str().find("out of memory"), std::string::npos) << err.str();
+  fail = of(EBADF);
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), kExitInternal);
+}
+
 TEST_F(Program, an_output_that_cannot_be_written_is_64_before_anything_runs) {
   std::ofstream("file") << "x";
   EXPECT_EQ(call({"run", "nic_down.yaml", "--out", "file/below"}), 64);
@@ -172,15 +198,44 @@ TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
   EXPECT_NE(out.str().find("during iteration 60: node1/nic0 loses its link"), std::string::npos) << out.str();
 }
 
-// On every host but the first the command would wait for a runner that does not come.
+// Without --dry-run, the first process of every host but the first waits 60 s for a runner, which does not
+// come here; the other processes of a host have nothing to do.
 TEST_F(Program, a_dry_run_serves_no_runner) {
-  const std::map<std::string, std::string> place = {
+  using Place = std::map<std::string, std::string>;
+  const Place first_of_second_host = {{"RANK", "1"},
+                                      {"WORLD_SIZE", "2"},
+                                      {"LOCAL_RANK", "0"},
+                                      {"LOCAL_WORLD_SIZE", "1"},
+                                      {"MASTER_ADDR", "127.0.0.1"},
+                                      {"MASTER_PORT", "29400"},
+                                      {"R2BENCH_JOB_SECRET", "of this test, and long enough"}};
+  const Place second_of_its_host = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
-  for (const auto& [variable, value] : place) setenv(variable.c_str(), value.c_str(), 1);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "verbs", "--launcher", "env", "--dry-run"}), 0)
+  for (const Place& place : {first_of_second_host, second_of_its_host}) {
+    for (const auto& [variable, value] : place) setenv(variable.c_str(), value.c_str(), 1);
+    EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "verbs", "--launcher", "env", "--dry-run"}), 0)
+        << err.str();
+    EXPECT_NE(out.str().find("node1/rank0"), std::string::npos) << out.str();
+    for (const auto& [variable, value] : place) unsetenv(variable.c_str());
+  }
+}
+
+TEST_F(Program, a_dry_run_refuses_the_hosts_that_a_run_refuses) {
+  for (const std::vector<const char*>& more : {std::vector<const char*>{"--hosts", "a"},
+                                               {"--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,a"},
+                                               {"--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c"},
+                                               {"--launcher", "slurm", "--fabric", "rxe"}}) {
+    std::vector<const char*> words{"run", "nic_down.yaml", "--dry-run"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(call(words), kExitUsage) << more[1];
+    EXPECT_NE(err.str().find(std::string(more.back()) == "rxe" ? "--launcher slurm" : "--hosts"),
+              std::string::npos)
+        << err.str();
+  }
+  EXPECT_EQ(
+      call({"run", "nic_down.yaml", "--dry-run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b"}),
+      0)
       << err.str();
-  EXPECT_NE(out.str().find("node1/rank0"), std::string::npos) << out.str();
-  for (const auto& [variable, value] : place) unsetenv(variable.c_str());
 }
 
 TEST_F(Program, an_interrupt_keeps_what_there_is) {

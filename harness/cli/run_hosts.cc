@@ -19,10 +19,8 @@ Launcher launcher_of(const std::string& named) {
   return *launcher;
 }
 
-}  // namespace
-
-std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::vector<Scenario>& scenarios,
-                                      const std::atomic<bool>& cancel) {
+/// Throws UsageError.
+ClusterOptions options_of(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
   ClusterOptions options;
   options.launcher = launcher_of(arguments.launcher);
   try {
@@ -32,8 +30,11 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
   }
   const bool takes_hosts = options.launcher == Launcher::kMpi || options.launcher == Launcher::kSlurm;
   if (!options.hosts.empty() && !takes_hosts)
-    throw UsageError("--hosts is for --launcher mpi and slurm; '" + arguments.launcher + "' has its own");
-  if (options.launcher == Launcher::kLocal) return nullptr;
+    throw UsageError("--hosts is for --launcher mpi and slurm; " +
+                     (options.launcher == Launcher::kLocal
+                          ? std::string("without one of them, all nodes are on this machine")
+                          : "'" + arguments.launcher + "' has its own"));
+  if (options.launcher == Launcher::kLocal) return options;
   options.program = std::filesystem::read_symlink("/proc/self/exe").string();
   options.most_hosts = INT_MAX;
   for (const Scenario& scenario : scenarios) {
@@ -47,6 +48,19 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
   if (options.hosts.size() > size_t(options.most_hosts))
     throw UsageError("--hosts names " + std::to_string(options.hosts.size()) + " hosts, but a scenario has " +
                      std::to_string(options.most_hosts) + " nodes; name as many hosts or fewer");
+  return options;
+}
+
+}  // namespace
+
+void check_hosts(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
+  options_of(arguments, scenarios);
+}
+
+std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::vector<Scenario>& scenarios,
+                                      const std::atomic<bool>& cancel) {
+  ClusterOptions options = options_of(arguments, scenarios);
+  if (options.launcher == Launcher::kLocal) return nullptr;
   options.cancel = &cancel;
   try {
     return std::make_unique<LaunchedCluster>(options);

@@ -12,6 +12,9 @@
 
 namespace r2bench {
 
+/// Throws UsageError where hosts_of_run() would, before it starts anything.
+void check_hosts(const RunArguments& arguments, const std::vector<Scenario>& scenarios);
+
 /// The hosts on which the scenarios are to run; nullptr: this machine alone. Throws UsageError and
 /// LauncherError.
 std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::vector<Scenario>& scenarios,

@@ -27,16 +27,40 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `name`: of the scenario, and different from that of the run's others.
-RunFolder make_folder(const RunArguments& arguments, const std::string& name, size_t count) {
-  if (arguments.out.empty()) return RunFolder::create_fresh(fs::path("results") / "runs", name);
-  return RunFolder::create(count == 1 ? fs::path(arguments.out) : fs::path(arguments.out) / name);
-}
+/// The folders of a run's scenarios, whose names all differ. Those that --out names are made before the first
+/// job: an older result in one of them must not end the run after hours.
+class RunFolders {
+ public:
+  RunFolders(const std::string& out, const std::vector<std::string>& names) : fresh_(out.empty()) {
+    try {
+      for (size_t i = 0; i < names.size() && !fresh_; ++i)
+        folders_.push_back(RunFolder::create(names.size() == 1 ? fs::path(out) : fs::path(out) / names[i]));
+    } catch (...) {
+      remove();
+      throw;
+    }
+  }
+  RunFolders(const RunFolders&) = delete;
+  ~RunFolders() { remove(); }
 
-Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const std::string& name,
-                size_t count, const Runner& runner, Cluster* cluster, const Console& console,
-                const Signals& signals) {
-  RunFolder folder = make_folder(arguments, name, count);
+  /// That of scenario `i`; good until the next call.
+  RunFolder& of(size_t i, const std::string& name) {
+    if (fresh_) folders_.push_back(RunFolder::create_fresh(fs::path("results") / "runs", name));
+    return folders_[i];
+  }
+
+ private:
+  /// The latest first: the first one also removes the folders above it, once they are empty.
+  void remove() {
+    while (!folders_.empty()) folders_.pop_back();
+  }
+
+  bool fresh_;
+  std::vector<RunFolder> folders_;
+};
+
+Verdict run_one(const RunArguments& arguments, const Scenario& scenario, RunFolder& folder,
+                const Runner& runner, Cluster* cluster, const Console& console, const Signals& signals) {
   if (!arguments.quiet) console.out << scenario.name << "  " << headline(scenario) << "\n" << std::flush;
   ProgressPrinter printer(console.out, {console.live, console.colour, console.columns});
   RunOptions options;
@@ -56,8 +80,8 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const s
     };
   }
   RunResult result = runner(scenario, options, signals.cancel());
-  printer.clear();
 
+  // Nothing is printed before the files are written: the terminal may be stopped.
   const Judged judged = judge(scenario, result);
   const Report report{scenario, result, judged};
   std::vector<std::string> files;
@@ -65,6 +89,7 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const s
     folder.write("scenario.yaml", scenario.source_text);
     files = folder.write_reports(report);
   } catch (const OutputError&) {  // what the run has found is not lost with its folder
+    printer.clear();
     if (!arguments.quiet) console.out << "\n";
     TerminalReporter({console.colour, console.columns}).write(report, console.out);
     console.out << std::flush;
@@ -73,13 +98,15 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, const s
   folder.keep();
   std::string no_picture;
   if (arguments.plot && !signals.cancel()) {
-    const auto reason = make_pictures((folder.path() / "result.json").string(), folder.path().string());
+    const auto reason =
+        make_pictures((folder.path() / "result.json").string(), folder.path().string(), &signals.cancel());
     if (reason) {
       no_picture = *reason;
     } else {
       files.insert(files.end(), {"timeline.png", "timeline.pdf"});
     }
   }
+  printer.clear();
   if (!arguments.quiet) console.out << "\n";
   TerminalReporter({console.colour, console.columns}).write(report, console.out);
   console.out << "Files:   " << folder.path().string() << "/  (";
@@ -124,9 +151,10 @@ Verdicts run_all(const RunArguments& arguments, const std::vector<Scenario>& sce
                  Cluster* cluster, const Console& console, const Signals& signals) {
   Verdicts all;
   const std::vector<std::string> names = different_names(scenarios);
+  RunFolders folders(arguments.out, names);
   for (size_t i = 0; i < scenarios.size(); ++i) {
     if (!all.empty()) console.out << "\n";
-    all.emplace_back(names[i], run_one(arguments, scenarios[i], names[i], scenarios.size(), runner, cluster,
+    all.emplace_back(names[i], run_one(arguments, scenarios[i], folders.of(i, names[i]), runner, cluster,
                                        console, signals));
     if (signals.cancel()) break;
     if (all.back().second != Verdict::kPass && !arguments.keep_going) break;

@@ -105,13 +105,13 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
 
 namespace {
 
-/// Runs one of plots/*.py; its output.
-std::string run_script(const char* script, std::vector<std::string> arguments,
-                       std::initializer_list<int> good, int& exit_code) {
+/// Runs one of plots/*.py; its output, without the last line's end.
+std::string run_plot_script(const char* script, std::vector<std::string> arguments,
+                            std::initializer_list<int> good, int& exit_code) {
   const auto python = find_python();
   if (!python) throw UsageError("python3 is not found; install python3-matplotlib");
-  arguments.insert(arguments.begin(), {python->string(), (share_or_throw() / "plots" / script).string()});
-  const ProcessResult done = run_helper(arguments, kAllPlotsSeconds);
+  arguments.insert(arguments.begin(), (share_or_throw() / "plots" / script).string());
+  const ScriptResult done = run_python(*python, std::move(arguments), kAllPlotsSeconds);
   exit_code = done.exit_code;
   if (done.exit_code == kExitNoMatplotlib)
     throw UsageError(python->string() + " has no matplotlib; install python3-matplotlib");
@@ -145,7 +145,7 @@ int plot_all_command(const std::string& results, const std::string& out, bool st
   std::vector<std::string> arguments{"--results", results, "--out", folder.string()};
   if (strict) arguments.push_back("--strict");
   int status = 0;
-  console.out << run_script("all_figures.py", arguments, {0, 1, kExitUsage}, status);
+  console.out << run_plot_script("all_figures.py", arguments, {0, 1, kExitUsage}, status) << "\n";
   return status;
 }
 

@@ -208,7 +208,7 @@ Subcommand add_matrix(CLI::App& app) {
       ->add_option("--jobs", arguments->jobs,
                    "Number of cells that run at the same time (default: one per core)")
       ->check(CLI::Range(1, 256));
-  matrix->add_option("--seed", arguments->seed, "Seed of everything random (default: 1)");
+  add_seed(*matrix, arguments->seed, "Seed of everything random (default: 1)");
   matrix->add_option("--mode", arguments->mode, "Mode of all jobs (default: migrate)")
       ->check(CLI::IsMember({"migrate", "balance", "allreduce"}));
   matrix->add_option("--out", arguments->out, "Folder for the tables (default: results/runs/matrix-TIME)");

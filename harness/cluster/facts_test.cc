@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/cluster/facts.h"
 #include "harness/cluster/probe_link.h"
 
@@ -252,6 +255,29 @@ TEST(PortProbe, an_answer_that_comes_too_late_is_not_the_next_ones) {
   };
   EXPECT_NE(ask(1).find("says nothing for 1 s"), std::string::npos);
   EXPECT_NE(ask(5).find("says nothing for 1 s"), std::string::npos) << "it is not asked again";
+}
+
+// As an ssh that waits for its connection, which does not read its input.
+TEST(PortProbe, one_that_waits_does_not_outlive_its_owner) {
+  char name[] = "/tmp/port_probe_XXXXXX";
+  ASSERT_NE(mkdtemp(name), nullptr);
+  const std::filesystem::path pid_file = std::filesystem::path(name) / "pid";
+  const pid_t owner = fork();
+  if (owner == 0) {
+    const ProbeLink probe("there", "sh -c 'echo $$ >" + pid_file.string() + "; exec sleep 30 </dev/null'");
+    pause();
+  }
+  pid_t probe = 0;
+  EXPECT_TRUE(eventually([&] { return bool(std::ifstream(pid_file) >> probe); }));
+  kill(owner, SIGKILL);
+  ASSERT_EQ(waitpid(owner, nullptr, 0), owner);
+  const auto lives = [&] {
+    std::string number, program, state;
+    std::ifstream("/proc/" + std::to_string(probe) + "/stat") >> number >> program >> state;
+    return !state.empty() && state != "Z";
+  };
+  EXPECT_TRUE(eventually([&] { return !lives(); }, std::chrono::seconds(10)));
+  std::filesystem::remove_all(name);
 }
 
 TEST(PortProbe, one_that_cannot_be_started_or_says_nothing_is_told) {

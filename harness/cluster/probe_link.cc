@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,9 +15,22 @@
 
 #include "harness/base/json_text.h"
 
-extern char** environ;
-
 namespace r2bench {
+
+namespace {
+
+/// Runs between fork and exec: only async-signal-safe calls. An ssh that cannot connect does not see the end
+/// of its input: the kernel ends it with the thread that has started it.
+[[noreturn]] void become(char* const* words, pid_t parent, const std::array<int, 3>& streams) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before the line above
+  for (int to = 0; to < 3; ++to)
+    if (streams[size_t(to)] >= 0) dup2(streams[size_t(to)], to);
+  execv(words[0], words);
+  _exit(127);
+}
+
+}  // namespace
 
 ProbeLink::ProbeLink(std::string host, const std::string& command) : host_(std::move(host)) {
   int to[2], from[2];
@@ -29,20 +42,15 @@ ProbeLink::ProbeLink(std::string host, const std::string& command) : host_(std::
     throw std::system_error(error, std::generic_category(), "pipe2");
   }
   errors_ = memfd_create("probe-errors", MFD_CLOEXEC);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, to[0], 0);
-  posix_spawn_file_actions_adddup2(&actions, from[1], 1);
-  if (errors_ >= 0) posix_spawn_file_actions_adddup2(&actions, errors_, 2);
   const std::string line = "exec " + command;
   const char* words[] = {"/bin/sh", "-c", line.c_str(), nullptr};
-  const int error = posix_spawn(&pid_, words[0], &actions, nullptr, const_cast<char* const*>(words), environ);
-  posix_spawn_file_actions_destroy(&actions);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) become(const_cast<char* const*>(words), parent, {to[0], from[1], errors_});
   close(to[0]);
   close(from[1]);
   in_ = to[1];
   out_ = from[0];
-  if (error != 0) pid_ = -1;
 }
 
 ProbeLink::~ProbeLink() {

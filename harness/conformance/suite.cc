@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <thread>
@@ -201,6 +202,17 @@ nlohmann::json environment() {
 
 }  // namespace
 
+std::string why_not_run(const nlohmann::json& cases, const std::vector<std::string>& prefixes) {
+  if (!cases.is_array()) return "";
+  for (const std::string& prefix : prefixes)
+    if (std::none_of(cases.begin(), cases.end(),
+                     [&](const nlohmann::json& one) { return one.value("case", "").starts_with(prefix); }))
+      return "--case " + prefix +
+             ": the name of no case begins with that; r2bench-conformance --a x --b x --list prints all "
+             "names";
+  return "";
+}
+
 nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& cancel) {
   Suite suite(options, cancel);
   const auto say = [&](const std::string& line) {
@@ -209,6 +221,8 @@ nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& c
   nlohmann::json result = {{"fabric", options.fabric}, {"environment", environment()}};
   say("cases");
   result["cases"] = suite.cases();
+  if (const std::string why = why_not_run(result["cases"], options.cases); !why.empty() && !cancel)
+    throw FabricError(why);
   result["faults"] = nlohmann::json::array();
   for (const Fault& fault : faults()) {
     if (!options.faults || cancel) break;

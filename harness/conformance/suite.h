@@ -19,6 +19,9 @@ struct SuiteOptions {
   std::function<void(const std::string&)> progress;  ///< one line
 };
 
+/// What is wrong with `prefixes` of names of cases, when `cases` are those that have run; empty: nothing.
+std::string why_not_run(const nlohmann::json& cases, const std::vector<std::string>& prefixes);
+
 /// {"fabric", "environment", "cases": […], "faults": [{"fault", "source", "seen"}]}. Throws FabricError,
 /// std::system_error.
 nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& cancel);

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "harness/conformance/suite.h"
+
 namespace r2bench::conformance {
 namespace {
 
@@ -85,6 +87,15 @@ TEST(ConformanceTable, markdown_has_a_row_for_each_deviation_and_escapes_bars) {
       << text;
   EXPECT_NE(text.find("1 of 1 differ"), std::string::npos);
   EXPECT_NE(text.find("* date: today"), std::string::npos);
+}
+
+// Without a case there was no deviation, and the exit status said that all is well.
+TEST(ConformanceSuite, a_case_that_does_not_exist_is_named) {
+  const json ran = list({a_case("send.inline", "0", "0"), a_case("states.reset", "0", "0")});
+  EXPECT_EQ(why_not_run(ran, {}), "");
+  EXPECT_EQ(why_not_run(ran, {"send", "states.reset"}), "");
+  EXPECT_EQ(why_not_run(ran, {"send", "stats"}).rfind("--case stats: the name of no case begins", 0), 0u);
+  EXPECT_EQ(why_not_run(json{{"broken", "no result"}}, {"x"}), "");
 }
 
 }  // namespace

@@ -16,8 +16,8 @@
 #include "faultinject/control/board_host.h"
 #include "harness/control/board_service.h"
 #include "harness/control/control_server.h"
-#include "harness/exec/marked_processes.h"
 #include "harness/fabric/device_fabric.h"
+#include "harness/launch/marked_processes.h"
 
 namespace r2bench {
 namespace {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -35,7 +36,8 @@ std::string fabric_script(const std::string& name) {
                     " of the rxe fabric is not found; set R2BENCH_SHARE to the source tree");
 }
 
-ScriptResult run_script(const std::vector<std::string>& command, int seconds) {
+ScriptResult run_script(const std::vector<std::string>& command, int seconds,
+                        const std::atomic<bool>* cancel) {
   const int fd = memfd_create("script-output", MFD_CLOEXEC);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
   struct Close {
@@ -52,10 +54,15 @@ ScriptResult run_script(const std::vector<std::string>& command, int seconds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   ScriptResult result;
   std::optional<int> status;
-  while (!(status = process.ended()) && std::chrono::steady_clock::now() < deadline)
+  const auto cancelled = [&] { return cancel && cancel->load(); };
+  while (!(status = process.ended()) && !cancelled() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  if (!status) process.kill();
-  result.exit_code = !status ? 124 : WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
+  if (!status) {
+    const bool late = !cancelled();
+    process.kill();
+    status = late ? 124 << 8 : SIGKILL;
+  }
+  result.exit_code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
   std::array<char, 4096> buffer{};
   for (off_t at = 0;;) {
     const ssize_t n = pread(fd, buffer.data(), buffer.size(), at);

@@ -2,6 +2,7 @@
 #include "harness/real/guard.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,7 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kCommandLimit{40'000};  // a PCI rescan, an ssh to a switch
 constexpr std::chrono::milliseconds kTryAgain{10'000};
-constexpr std::chrono::milliseconds kBetweenTries{100};
 
 std::string first_word(const std::string& path) {
   std::ifstream file(path);
@@ -88,30 +88,12 @@ bool holds(const Probe& probe, std::chrono::milliseconds limit, std::string& sai
 
 }  // namespace
 
-/// Those of `commands` that fail still, one message, once each has been tried for a while: a route may have
-/// to wait for the address that its gateway is reached from.
-std::string Guard::try_again(std::vector<std::string> commands) {
-  std::string failure;
-  const auto deadline = Clock::now() + std::min(limit_, kTryAgain);
-  for (bool last = false; !commands.empty(); last = Clock::now() >= deadline) {
-    failure.clear();
-    std::erase_if(commands, [&](const std::string& command) {
-      const ShellResult result = run_shell(command, limit_);
-      if (result.exit_code != 0 && failure.empty()) failure = told(command, result);
-      return result.exit_code == 0;
-    });
-    if (last) return failure;
-    if (!commands.empty()) std::this_thread::sleep_for(kBetweenTries);
-  }
-  return "";
-}
-
-/// `to_the_end`: a command that fails does not keep the following ones from being run. The probe tells what
-/// became of the first one; all others have to succeed.
-Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& probe, bool to_the_end) {
+/// With `failed`, a command that fails does not keep the following ones from being run. The probe tells what
+/// became of the first one; all others that fail are in `failed`.
+Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& probe,
+                       std::vector<std::string>* failed) {
   Done done;
   std::string failure;
-  std::vector<std::string> failed;
   const auto look = [&] {
     if (done.time_ns != 0 || !is_cheap(probe)) return;
     std::string said;
@@ -120,12 +102,12 @@ Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& pr
   for (const std::string& command : commands) {
     const ShellResult result = run_shell(command, limit_, look);
     if (result.exit_code == 0) continue;
-    if (to_the_end && &command != &commands.front()) {
-      failed.push_back(command);
+    if (failed != nullptr && &command != &commands.front()) {
+      failed->push_back(command);
       continue;
     }
     failure = told(command, result);
-    if (!to_the_end) break;
+    if (failed == nullptr) break;
   }
   // What only a command can tell has been so, at the latest, since the commands were through.
   const uint64_t through_ns = r2ccl::now_ns();
@@ -141,10 +123,12 @@ Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& pr
     }
     if (done.time_ns == 0) std::this_thread::sleep_for(std::chrono::milliseconds(is_cheap(probe) ? 1 : 100));
   }
-  const std::string left = try_again(std::move(failed));
-  if (!left.empty()) done.said += "; " + left;
-  done.ok = left.empty();
+  done.ok = true;
   return done;
+}
+
+nlohmann::json Guard::answer(uint64_t id, const std::string& did, const Done& done) {
+  return {{"id", id}, {"did", did}, {"ok", done.ok}, {"time_ns", done.time_ns}, {"said", done.said}};
 }
 
 Guard::Guard(std::chrono::milliseconds limit, UndoList* list) : limit_(limit), list_(list) {
@@ -160,44 +144,108 @@ Guard::Done Guard::apply(uint64_t id, const Change& change) {
     }
   }
   applied_[id] = change;
-  return run(change.apply, change.cut, false);
+  return run(change.apply, change.cut, nullptr);
 }
 
-Guard::Done Guard::undo(uint64_t id, const Change& change) {
-  Done done = run(change.undo, change.back, true);
-  if (!done.ok) return done;
+std::optional<Guard::Done> Guard::undo(uint64_t id) {
+  const Change change = applied_.at(id);
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.id == id; });
+  Waiting one;
+  one.id = id;
+  one.done = run(change.undo, change.back, &one.failed);
+  if (!one.done.ok) return one.done;
+  if (one.failed.empty()) {
+    forget(id, one.done);
+    return one.done;
+  }
+  one.deadline = Clock::now() + std::min(limit_, kTryAgain);
+  waiting_.push_back(std::move(one));
+  return std::nullopt;
+}
+
+/// The machine has said that it is put back.
+void Guard::forget(uint64_t id, Done& done) {
   applied_.erase(id);
   try {
     if (list_ != nullptr) list_->forget(id);
   } catch (const RealFaultError& error) {
     done.said += std::string("; ") + error.what();
   }
-  return done;
 }
 
-nlohmann::json Guard::carry_out(const nlohmann::json& request) {
+std::vector<nlohmann::json> Guard::retry() {
+  std::vector<nlohmann::json> answers;
+  std::vector<Waiting> left;
+  for (Waiting& one : waiting_) {
+    const bool last = Clock::now() >= one.deadline;
+    std::vector<std::string> failed;
+    std::string failure;
+    for (std::string& command : one.failed) {
+      const ShellResult result = run_shell(command, limit_);
+      if (result.exit_code == 0) continue;
+      if (failure.empty()) failure = told(command, result);
+      failed.push_back(std::move(command));
+    }
+    one.failed = std::move(failed);
+    one.done.ok = one.failed.empty();
+    if (one.done.ok)
+      forget(one.id, one.done);
+    else if (last)
+      one.done.said += "; " + failure;
+    if (one.done.ok || last)
+      answers.push_back(answer(one.id, "undo", one.done));
+    else
+      left.push_back(std::move(one));
+  }
+  waiting_ = std::move(left);
+  return answers;
+}
+
+std::vector<nlohmann::json> Guard::begin(const nlohmann::json& request) {
   const uint64_t id = request.at("id");
   const std::string wanted = request.at("do");
+  std::vector<nlohmann::json> answers;
   Done done;
   if (wanted == "apply") {
-    done = apply(id, request.at("change"));
-  } else if (const auto found = applied_.find(id); wanted == "undo" && found != applied_.end()) {
-    done = undo(id, Change(found->second));
+    const Change change = request.at("change");
+    while (waits()) {  // it may be about the same NIC
+      for (nlohmann::json& one : retry()) answers.push_back(std::move(one));
+      if (waits()) std::this_thread::sleep_for(kBetweenTries);
+    }
+    done = apply(id, change);
+  } else if (wanted == "undo" && applied_.contains(id)) {
+    const auto undone = undo(id);
+    if (!undone) return answers;
+    done = *undone;
   } else if (wanted == "undo" && request.value("again", false)) {
     done = {true, r2ccl::now_ns(), "it was reverted before the guard was killed"};
   } else {
     done.said = "there is no change " + std::to_string(id) + " to " + wanted;
   }
-  return {{"id", id}, {"did", wanted}, {"ok", done.ok}, {"time_ns", done.time_ns}, {"said", done.said}};
+  answers.push_back(answer(id, wanted, done));
+  return answers;
+}
+
+nlohmann::json Guard::carry_out(const nlohmann::json& request) {
+  for (std::vector<nlohmann::json> answers = begin(request);; answers = retry()) {
+    for (const nlohmann::json& one : answers)
+      if (one.at("id") == request.at("id") && one.at("did") == request.at("do")) return one;
+    std::this_thread::sleep_for(kBetweenTries);
+  }
 }
 
 void Guard::put_all_back(const std::function<void(const std::string&)>& tell) {
   const std::map<uint64_t, Change> all = applied_;
-  for (auto last = all.rbegin(); last != all.rend(); ++last) {
-    const auto& [id, change] = *last;
-    const Done done = undo(id, change);
-    tell(change.where + (done.ok ? " is put back: " : " could NOT be put back: ") + done.said +
-         (done.ok ? "" : "; by hand: " + change.in_words()));
+  const auto tell_of = [&](uint64_t id, bool ok, const std::string& said) {
+    const Change& change = all.at(id);
+    tell(change.where + (ok ? " is put back: " : " could NOT be put back: ") + said +
+         (ok ? "" : "; by hand: " + change.in_words()));
+  };
+  for (auto last = all.rbegin(); last != all.rend(); ++last)
+    if (const auto done = undo(last->first)) tell_of(last->first, done->ok, done->said);
+  while (waits()) {
+    std::this_thread::sleep_for(kBetweenTries);
+    for (const nlohmann::json& one : retry()) tell_of(one.at("id"), one.at("ok"), one.at("said"));
   }
 }
 
@@ -207,26 +255,37 @@ nlohmann::json answer_without_request(const char* did, bool ok, const std::strin
   return {{"id", 0}, {"did", did}, {"ok", ok}, {"time_ns", 0}, {"said", said}};
 }
 
+/// The answers to one request; what cannot be read is no reason to end.
+std::vector<nlohmann::json> answers_to(std::string_view request, Guard& guard) {
+  try {
+    return guard.begin(json_from(request));
+  } catch (const std::exception& error) {
+    fprintf(stderr, "r2bench-real-guard: %s\n", error.what());
+    return {answer_without_request("nothing", false, error.what())};
+  }
+}
+
 /// Until the socket's other end is gone.
 void serve(int socket, Guard& guard) {
+  const auto send = [&](const std::vector<nlohmann::json>& answers) {
+    for (const nlohmann::json& answer : answers) {
+      const std::string line = json_text(answer) + "\n";
+      if (write(socket, line.data(), line.size()) < 0) return;  // the end of the socket is seen by read()
+    }
+  };
   std::string pending;
   std::array<char, 4096> buffer{};
   for (;;) {
+    pollfd wait{socket, POLLIN, 0};
+    const int ready = poll(&wait, 1, guard.waits() ? int(Guard::kBetweenTries.count()) : -1);
+    if (guard.waits()) send(guard.retry());
+    if (ready <= 0) continue;
     const ssize_t n = read(socket, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
     pending.append(buffer.data(), size_t(n));
-    for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
-      nlohmann::json answer;
-      try {
-        answer = guard.carry_out(json_from(std::string_view(pending).substr(0, end)));
-      } catch (const std::exception& error) {
-        fprintf(stderr, "r2bench-real-guard: %s\n", error.what());
-        answer = answer_without_request("nothing", false, error.what());
-      }
-      const std::string line = json_text(answer) + "\n";
-      if (write(socket, line.data(), line.size()) < 0) break;  // the end of the socket is seen by read()
-    }
+    for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1))
+      send(answers_to(std::string_view(pending).substr(0, end), guard));
   }
 }
 

@@ -8,10 +8,12 @@
 // have carried out before it was killed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,17 @@ class Guard {
   /// on it has been changed already, and every change is on it for as long as it is not put back.
   explicit Guard(std::chrono::milliseconds limit, UndoList* list = nullptr);
 
-  /// Carries out one request, waits for its end. A change is remembered before its first command, and
-  /// forgotten when the machine says that it is put back.
+  /// Carries out one request; the answers that are final with it. A change is remembered before its first
+  /// command, and forgotten when the machine says that it is put back. The answer to an undo with a command
+  /// that fails comes from retry(); several such undos wait together, and an apply waits for them.
+  std::vector<nlohmann::json> begin(const nlohmann::json& request);
+  /// Tries once more each command of an undo that has failed; the answers that are final by now.
+  std::vector<nlohmann::json> retry();
+  /// Whether an undo waits for retry(), which is to be called every kBetweenTries.
+  bool waits() const { return !waiting_.empty(); }
+  static constexpr std::chrono::milliseconds kBetweenTries{100};
+
+  /// begin(), and retry() until the request is answered.
   nlohmann::json carry_out(const nlohmann::json& request);
   /// The latest change first. `tell` gets a sentence for each. What cannot be put back stays remembered.
   void put_all_back(const std::function<void(const std::string&)>& tell);
@@ -40,15 +51,26 @@ class Guard {
     uint64_t time_ns = 0;
     std::string said;
   };
-  Done run(const std::vector<std::string>& commands, const Probe& probe, bool to_the_end);
-  std::string try_again(std::vector<std::string> commands);
+  /// An undo with commands that have failed: a route may have to wait for the address that its gateway is
+  /// reached from.
+  struct Waiting {
+    uint64_t id = 0;
+    Done done;
+    std::vector<std::string> failed;
+    std::chrono::steady_clock::time_point deadline;
+  };
+  Done run(const std::vector<std::string>& commands, const Probe& probe, std::vector<std::string>* failed);
 
   Done apply(uint64_t id, const Change& change);
-  Done undo(uint64_t id, const Change& change);
+  /// nullopt: it waits.
+  std::optional<Done> undo(uint64_t id);
+  void forget(uint64_t id, Done& done);
+  static nlohmann::json answer(uint64_t id, const std::string& did, const Done& done);
 
   std::chrono::milliseconds limit_;
   UndoList* list_;
   std::map<uint64_t, Change> applied_;
+  std::vector<Waiting> waiting_;
 };
 
 /// The program: serves descriptor `socket` until its other end is gone, with list `name` in `folder`. Never

@@ -202,6 +202,46 @@ TEST_F(GuardTest, a_command_that_fails_at_first_is_tried_again) {
   EXPECT_EQ(guard.changed(), 0u);
 }
 
+// As a route whose gateway is reached over a NIC that is put back later.
+TEST_F(GuardTest, what_waits_at_the_end_does_not_keep_the_others_waiting) {
+  Guard guard(kAmple);
+  Change needs_b = file("a");
+  needs_b.undo = {"rm " + (folder / "a").string(), "[ ! -e " + (folder / "b").string() + " ]"};
+  EXPECT_TRUE(guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", file("b")}})["ok"]);
+  EXPECT_TRUE(guard.carry_out({{"do", "apply"}, {"id", 2}, {"change", needs_b}})["ok"]);
+  std::vector<std::string> told;
+  guard.put_all_back([&](const std::string& text) { told.push_back(text.substr(0, text.find(':'))); });
+  EXPECT_EQ(told, (std::vector<std::string>{"b is put back", "a is put back"}));
+  EXPECT_EQ(guard.changed(), 0u);
+}
+
+TEST_F(GuardTest, heals_wait_together_and_a_change_waits_for_them) {
+  GuardLink link(REAL_GUARD, lists(), "");
+  std::vector<GuardAnswer> answers;
+  const auto answered = [&](size_t count) {
+    return within(60s, [&] {
+      for (GuardAnswer& answer : link.answers()) answers.push_back(std::move(answer));
+      return answers.size() >= count;
+    });
+  };
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  Change late = file("late"), next = file("next");
+  late.undo = {"rm " + path("late"), "[ -e " + path("go") + " ] && touch " + path("late_is_back")};
+  next.apply.insert(next.apply.begin(), "[ -e " + path("late_is_back") + " ]");
+  link.apply(1, late);
+  link.apply(2, file("other"));
+  ASSERT_TRUE(answered(2));
+  link.undo(1);
+  link.undo(2);
+  ASSERT_TRUE(answered(3));
+  EXPECT_TRUE(answers[2].id == 2 && answers[2].undone && answers[2].ok) << answers[2].said;
+  std::ofstream(path("go")) << "";
+  link.apply(3, next);
+  ASSERT_TRUE(answered(5));
+  EXPECT_TRUE(answers[3].id == 1 && answers[3].undone && answers[3].ok) << answers[3].said;
+  EXPECT_TRUE(answers[4].id == 3 && answers[4].ok) << answers[4].said;
+}
+
 TEST_F(GuardTest, another_takes_over_from_one_that_is_killed) {
   GuardLink link(REAL_GUARD, lists(), "");
   link.apply(1, file("a"));
@@ -334,21 +374,6 @@ TEST_F(GuardTest, it_does_without_a_scope_that_cannot_be_made) {
   GuardLink link(REAL_GUARD, lists(), "/bin/false");
   link.apply(1, file("a"));
   EXPECT_TRUE(wait_for(link).ok);
-}
-
-TEST(RealShell, output_status_limits_and_signals) {
-  EXPECT_EQ(run_shell("echo one; echo two >&2; exit 4", 10s).output, "one\ntwo");
-  EXPECT_EQ(run_shell("exit 4", 10s).exit_code, 4);
-  EXPECT_EQ(run_shell("kill -TERM $$", 10s).exit_code, 128 + SIGTERM);
-  const auto before = std::chrono::steady_clock::now();
-  EXPECT_EQ(run_shell("sleep 60 & sleep 60", 100ms).exit_code, 124);
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
-}
-
-TEST(RealShell, ends_where_sigchld_is_ignored) {
-  const auto before = signal(SIGCHLD, SIG_IGN);
-  EXPECT_EQ(run_shell("sh -c 'exit 5'; test $? = 5 && exit 4", 10s).exit_code, 4);
-  signal(SIGCHLD, before);
 }
 
 TEST_F(GuardTest, the_shell_lets_its_caller_look_as_long_as_it_runs) {

@@ -21,6 +21,9 @@ class ProgressPrinter {
     size_t columns = 100;
   };
   ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}
+  ProgressPrinter(const ProgressPrinter&) = delete;
+  /// clear(): an error that ends the job early has a line of its own, too.
+  ~ProgressPrinter() { clear(); }
 
   /// `now`: any steady clock; decides only how often is printed.
   void show(const Progress& progress, std::chrono::steady_clock::time_point now);

@@ -55,6 +55,17 @@ TEST(Progress, a_live_line_is_written_over_and_fits_the_terminal) {
   EXPECT_EQ(out.str(), text + "\r\033[K");
 }
 
+TEST(Progress, no_live_line_is_left_where_an_error_ends_the_job) {
+  std::ostringstream out;
+  std::string text;
+  {
+    ProgressPrinter printer(out, {true, false, 100});
+    printer.show(at(100, 0), Time{});
+    text = out.str();
+  }
+  EXPECT_EQ(out.str(), text + "\r\033[K");
+}
+
 TEST(Progress, each_event_is_told_once) {
   std::ostringstream out;
   ProgressPrinter printer(out, {true, false, 100});

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 OutputError cannot(const fs::path& path, const std::string& what, int error) {
   std::string advice;
-  if (error == ENOSPC || error == EDQUOT) advice = "; free some space, or choose another folder with --out";
-  if (error == EACCES || error == EROFS || error == EPERM) advice = "; choose another folder with --out";
+  if (error == ENOSPC || error == EDQUOT) advice = "; free some space, or choose another place with --out";
+  if (error == EACCES || error == EROFS || error == EPERM) advice = "; choose another place with --out";
   return OutputError(path.string() + ": " + what + ": " + std::strerror(error) + advice);
 }
 
@@ -115,7 +115,7 @@ void RunFolder::take() {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) throw cannot(path_, "cannot be read", errno);
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // else: no locks on this file system
-    made_.clear(), remove_content_ = false;  // it is the other's
+    made_.clear(), remove_content_ = false;                              // it is the other's
     throw OutputError(path_.string() +
                       ": another run is using this folder; choose another folder with --out");
   }
@@ -190,27 +190,34 @@ void RunFolder::prove(uint64_t needed) const {
   }
 }
 
-void RunFolder::write(const std::string& file_name, const std::string& content) const {
-  write(file_name, [&](std::ostream& out) { out << content; });
-}
-
-void RunFolder::write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const {
-  const fs::path path = path_ / file_name;
-  const fs::path part = path_ / ("." + file_name + ".part");
+void write_whole(const fs::path& named, const std::function<void(std::ostream&)>& content) {
+  std::error_code ignored;
+  const fs::path file =
+      fs::is_symlink(named, ignored) && fs::exists(named, ignored) ? fs::canonical(named) : named;
+  const bool is_replaced = !fs::exists(file, ignored) || fs::is_regular_file(file, ignored);
+  const fs::path part = is_replaced ? file.parent_path() / ("." + file.filename().string() + ".part") : file;
   const auto fail = [&](int error) {
-    ::unlink(part.c_str());
-    throw cannot(path, "cannot be written", error);
+    if (is_replaced) ::unlink(part.c_str());
+    throw cannot(named, "cannot be written", error);
   };
   {
-    const File file{::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
-    if (file.fd < 0) fail(errno);
-    FileBuffer buffer(file.fd);
+    const File opened{::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
+    if (opened.fd < 0) fail(errno);
+    FileBuffer buffer(opened.fd);
     std::ostream out(&buffer);
     content(out);
     out.flush();
     if (buffer.error() != 0) fail(buffer.error());
   }
-  if (::rename(part.c_str(), path.c_str()) != 0) fail(errno);
+  if (is_replaced && ::rename(part.c_str(), file.c_str()) != 0) fail(errno);
+}
+
+void RunFolder::write(const std::string& file_name, const std::string& content) const {
+  write(file_name, [&](std::ostream& out) { out << content; });
+}
+
+void RunFolder::write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const {
+  write_whole(path_ / file_name, content);
 }
 
 std::vector<std::string> RunFolder::write_reports(const Report& report) const {

@@ -21,10 +21,14 @@ class OutputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Writes a file as a whole or not at all, piece by piece: what is written need not fit into memory. What is
+/// no regular file (/dev/stdout, a pipe) is written as it is. Throws OutputError.
+void write_whole(const std::filesystem::path& file, const std::function<void(std::ostream&)>& content);
+
 class RunFolder {
  public:
-  /// Makes `path`, and its parents. An existing folder is taken only when it is empty and no other run has it.
-  /// Throws OutputError when it cannot be made, cannot be written, or has less than `needed` bytes free.
+  /// Makes `path`, and its parents. An existing folder is taken only when it is empty and no other run has
+  /// it. Throws OutputError when it cannot be made, cannot be written, or has less than `needed` bytes free.
   static RunFolder create(const std::filesystem::path& path, uint64_t needed = kNeededBytes);
   /// The same for `parent`/NAME-YYYYmmdd-HHMMSS, with -2, -3 … when another run has taken the name.
   static RunFolder create_fresh(const std::filesystem::path& parent, const std::string& name,
@@ -38,9 +42,8 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   void keep() { made_.clear(), remove_content_ = false; }
 
-  /// Writes a file as a whole or not at all. Throws OutputError.
+  /// write_whole() into this folder.
   void write(const std::string& file_name, const std::string& content) const;
-  /// The same, piece by piece: what is written need not fit into memory.
   void write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const;
   /// Every format of file_reporters(); returns the names written.
   std::vector<std::string> write_reports(const Report& report) const;

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <csignal>
 
+#include "faultinject/control/board.h"
 #include "harness/fabric/device_fabric.h"
 #include "harness/measure/restored.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
 namespace {
+
+static_assert(kMostFaults <= faultinject::kMaxFaults);
 
 using faultinject::Trigger;
 using r2ccl::kNsPerMs;

@@ -129,6 +129,24 @@ void check_pairs_and_repeats(Document& document, const YAML::Node& root, const S
   }
 }
 
+/// Each round arms the injected faults anew, in further entries of the job's fault board.
+void check_fault_board(Document& document, const YAML::Node& root, const Scenario& scenario) {
+  const size_t all = scenario.faults.size() * size_t(std::max(scenario.repeats, 1));
+  if (all <= kMostFaults) return;
+  const std::string most = "; a job has room for " + std::to_string(kMostFaults);
+  if (scenario.repeats <= 1) {
+    document.report(std::as_const(root)["faults"],
+                    std::to_string(all) + " faults" + most + "; 'repeat' makes one fault strike often");
+    return;
+  }
+  const std::string message = std::to_string(scenario.faults.size()) + " faults, repeated " +
+                              std::to_string(scenario.repeats) + " times, are " + std::to_string(all) + most;
+  if (const YAML::Node repeats = std::as_const(root)["repeats"]; repeats.IsDefined())
+    document.report(repeats, message);
+  else
+    document.problems().push_back({"--repeats", 0, 0, message, ""});
+}
+
 void check_faults(Document& document, const YAML::Node& root, const Scenario& scenario) {
   // How many operations a command does is not known.
   const bool counted = scenario.workload.engine != Engine::kExec;
@@ -156,6 +174,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   check_shape(document, root, scenario);
   check_reduction(document, root, scenario);
   check_pairs_and_repeats(document, root, scenario);
+  check_fault_board(document, root, scenario);
   check_faults(document, root, scenario);
   check_overlaps(document, scenario);
   for (const Expectation& expectation : scenario.expectations)

@@ -27,6 +27,7 @@ void read_command(Document& document, MapReader& map, ExecSettings& exec) {
       if (!word.IsScalar())
         return document.report(
             word, std::string("each word of 'command' must be a text, but this is ") + kind_of(word));
+      if (holds_nul(document, word)) return;
       exec.arguments.push_back(word.Scalar());
     }
     if (exec.arguments.empty() || exec.arguments.front().empty())

@@ -2,7 +2,9 @@
 // `faults:` — the injector's faults are read by its own plan; those that strike a whole rank are read here.
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "faultinject/plan/units.h"
 #include "harness/scenario/sections.h"
@@ -147,16 +149,21 @@ void read_injected_fault(Document& document, const YAML::Node& entry, Scenario& 
 }
 
 /// Two faults with one name could not be told apart in a report.
-template <typename Fault>
-void make_names_unique(std::vector<Fault>& faults, std::vector<std::string>& taken) {
-  for (Fault& fault : faults) {
-    const std::string plain = fault.name;
-    for (int i = 2; std::find(taken.begin(), taken.end(), fault.name) != taken.end(); ++i) {
-      fault.name = plain + " #" + std::to_string(i);
+class UniqueNames {
+ public:
+  template <typename Fault>
+  void give(std::vector<Fault>& faults) {
+    for (Fault& fault : faults) {
+      const std::string plain = fault.name;
+      for (int& last = last_.try_emplace(plain, 1).first->second; !taken_.insert(fault.name).second;)
+        fault.name = plain + " #" + std::to_string(++last);
     }
-    taken.push_back(fault.name);
   }
-}
+
+ private:
+  std::set<std::string> taken_;
+  std::map<std::string, int> last_;  ///< number that was given with a name
+};
 
 }  // namespace
 
@@ -193,9 +200,9 @@ void read_faults(Document& document, const YAML::Node& node, Scenario& scenario)
       read_injected_fault(document, entry, scenario);
     }
   }
-  std::vector<std::string> taken;
-  make_names_unique(scenario.faults, taken);
-  make_names_unique(scenario.rank_faults, taken);
+  UniqueNames names;
+  names.give(scenario.faults);
+  names.give(scenario.rank_faults);
 }
 
 }  // namespace r2bench

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include <yaml-cpp/yaml.h>
 
 #include "faultinject/plan/yaml_end.h"
+#include "harness/base/utf8.h"
 #include "harness/scenario/sections.h"
 #include "harness/scenario/suggest.h"
 #include "harness/scenario/yaml_reader.h"
@@ -19,6 +21,7 @@
 namespace r2bench {
 namespace {
 
+constexpr size_t kMaxBytes = 4u << 20;
 constexpr size_t kMaxCells = 256;  // of a matrix: a file that would run for days is more likely a mistake
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -103,6 +106,25 @@ bool substitute(YAML::Node& root, const std::string& path, const YAML::Node& val
   return true;
 }
 
+/// Calls `made` with each key on the dotted `path` that substitute() has added: it has no line of its own.
+void for_each_added_key(const YAML::Node& root, const std::string& path,
+                        const std::function<void(const YAML::Node&)>& made) {
+  YAML::Node at = root;
+  for (const std::string& step : split(path, '.')) {
+    YAML::Node next;
+    if (at.IsSequence()) {
+      if (const auto entry = entry_of(step, at.size())) next.reset(at[*entry]);
+    } else if (at.IsMap()) {
+      for (const auto& entry : at) {
+        if (!entry.first.IsScalar() || entry.first.Scalar() != step) continue;
+        if (entry.first.Mark().is_null()) made(entry.first);
+        next.reset(entry.second);
+      }
+    }
+    at.reset(next);
+  }
+}
+
 /// One axis of the matrix: a dotted path and the number of its values. Values are looked up anew in each
 /// parse of the text, so that they keep their line numbers.
 struct Axis {
@@ -179,6 +201,10 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
 void apply_sets(Document& document, YAML::Node& root, const LoadOptions& options, bool aliases) {
   for (const auto& [path, text] : options.set) {
     const std::string origin = "--set " + path + "=" + text;
+    if (valid_utf8(origin) != origin.size()) {
+      document.problems().push_back({origin, 0, 0, "is not in the encoding UTF-8", ""});
+      continue;
+    }
     try {
       const YAML::Node value = YAML::Load(text);
       document.add_override(value, origin);
@@ -186,6 +212,7 @@ void apply_sets(Document& document, YAML::Node& root, const LoadOptions& options
       if (path == "matrix" || top == "matrix" || !substitute(root, path, value, aliases)) {
         document.problems().push_back({origin, 0, 0, "'" + path + "' is no key that can be set", ""});
       }
+      for_each_added_key(root, path, [&](const YAML::Node& key) { document.add_override(key, origin); });
     } catch (const YAML::Exception& error) {
       document.problems().push_back({origin, 0, 0, std::string("not YAML: ") + error.msg, ""});
     }
@@ -201,9 +228,23 @@ void note_overrides(Scenario& scenario, const LoadOptions& options) {
   if (!modes.empty()) scenario.overrides["modes"] = modes;
 }
 
+/// Text in another encoding would get into results, which nothing could read again. UTF-16 and UTF-32 that
+/// begin with a byte order mark are read as what they are.
+void check_utf8(Document& document, const std::string& text) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return;
+  const size_t good = valid_utf8(text);
+  if (good == text.size()) return;
+  const size_t line_begin = text.rfind('\n', good) + 1;  // npos + 1 is 0
+  const auto line = 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(line_begin), '\n');
+  document.report_line(int(line), int(good - line_begin) + 1,
+                       "this character is not in UTF-8; save the file in the encoding UTF-8");
+}
+
 std::vector<Axis> axes_of(const std::string& file, const std::string& text) {
   Document document(file, text);
   std::vector<Axis> axes;
+  check_utf8(document, text);
+  if (!document.ok()) throw ScenarioError(std::move(document.problems()));
   try {
     const YAML::Node root = YAML::Load(text);
     if (const auto mark = faultinject::end_of_first_document(text))
@@ -220,10 +261,12 @@ std::vector<Axis> axes_of(const std::string& file, const std::string& text) {
             ""}});
     axes = read_axes(document, root);
   } catch (const YAML::ParserException& error) {
+    // yaml-cpp's word for a list in a list in a list, some hundred times.
+    const std::string why = error.msg == "bad file" ? "nested too deeply" : "not YAML: " + error.msg;
     if (error.mark.is_null()) {
-      document.report_line(0, 0, "not YAML: " + error.msg);
+      document.report_line(0, 0, why);
     } else {
-      document.report_line(error.mark.line + 1, error.mark.column + 1, "not YAML: " + error.msg);
+      document.report_line(error.mark.line + 1, error.mark.column + 1, why);
     }
   }
   if (!document.ok()) throw ScenarioError(std::move(document.problems()));
@@ -245,6 +288,8 @@ Scenario read_cell(Document& document, const std::string& file, const std::strin
     suffix += "-" + file_name_part(value.Scalar());
     if (!substitute(root, axis.path, value, aliases))
       document.report(value, "'" + axis.path + "' is no key of this file");
+    const YAML::Mark mark = value.Mark();
+    for_each_added_key(root, axis.path, [&](const YAML::Node& key) { document.add_place(key, mark); });
   }
   root.remove("matrix");
   apply_sets(document, root, options, aliases);
@@ -303,15 +348,23 @@ std::vector<Scenario> load_scenarios(const std::string& path, const LoadOptions&
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-      if (entry.path().extension() == ".yaml") names.push_back(entry.path().filename().string());
+      if (entry.path().extension() == ".yaml" && entry.is_regular_file(ignored))
+        names.push_back(entry.path().filename().string());
     }
     std::sort(names.begin(), names.end());
     hint = did_you_mean(std::filesystem::path(path).filename().string(), names);
     throw ScenarioError({{path, 0, 0, "cannot be read: " + reason + hint, ""}});
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return parse_scenarios(path, text.str(), options);
+  std::string text(kMaxBytes + 1, '\0');
+  stream.read(text.data(), std::streamsize(text.size()));
+  text.resize(size_t(stream.gcount()));
+  if (stream.bad()) throw ScenarioError({{path, 0, 0, "cannot be read to its end", ""}});
+  if (text.size() > kMaxBytes)
+    throw ScenarioError({{path, 0, 0,
+                          "has more than " + std::to_string(kMaxBytes >> 20) +
+                              " MiB, and so is no scenario; give the YAML file of one",
+                          ""}});
+  return parse_scenarios(path, text, options);
 }
 
 }  // namespace r2bench

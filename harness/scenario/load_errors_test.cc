@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How mistakes are told: which of them, in which order, of which file; and what is no scenario at all.
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
 
 #include "harness/scenario/testing/problems_of.h"
 
@@ -52,6 +55,93 @@ expect:
   EXPECT_EQ(problems[2].line, 3);
   EXPECT_EQ(problems[3].line, 5);
   EXPECT_EQ(problems[4].line, 7);
+}
+
+// Results quote the scenario, and are JSON.
+TEST(LoadErrors, text_that_is_not_utf8_is_refused_where_it_stands) {
+  const std::vector<Problem> problems =
+      problems_of(file("seed: 2\ndescription: gr\xF6\xDF"
+                       "e"));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(to_string(problems[0]).rfind("x.yaml:4:16: this character is not in UTF-8", 0), 0u)
+      << to_string(problems[0]);
+  LoadOptions options;
+  options.set = {{"description",
+                  "gr\xF6\xDF"
+                  "e"}};
+  ASSERT_EQ(problems_of(file(""), options).size(), 1u);
+  EXPECT_EQ(parse_scenarios("x.yaml", file("description: größe"), {})[0].description, "größe");
+}
+
+TEST(LoadErrors, keys_of_a_matrix_and_of_set_are_told_with_their_place) {
+  std::vector<Problem> problems =
+      problems_of(file("matrix:\n  workload.bites: [1 MiB]\n  fabrik.nodes: [2]"));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].message.find("'fabrik.nodes' cannot vary"), std::string::npos);
+  problems = problems_of(file("seed: 2\nmatrix:\n  workload.bites: [1 MiB, 2 MiB]"));
+  ASSERT_EQ(problems.size(), 2u) << ScenarioError(problems).what();
+  EXPECT_EQ(problems[0].line, 5);
+  EXPECT_NE(problems[0].message.find("unknown key 'bites'"), std::string::npos) << problems[0].message;
+  LoadOptions options;
+  options.set = {{"workload.bites", "1 MiB"}, {"fabrik.nodes", "2"}};
+  problems = problems_of(file(""), options);
+  ASSERT_EQ(problems.size(), 2u) << ScenarioError(problems).what();
+  EXPECT_EQ(problems[0].file, "--set fabrik.nodes=2");
+  EXPECT_EQ(problems[1].file, "--set workload.bites=1 MiB");
+}
+
+TEST(LoadErrors, what_no_process_could_be_given_is_refused) {
+  for (const char* body :
+       {"env: {A: \"b\\0c\"}", "env: {\"A\\0B\": c}", "workload: {engine: exec, command: \"true\\0 x\"}",
+        "workload: {engine: exec, command: [\"true\\0x\"]}"}) {
+    const std::vector<Problem> problems = problems_of(file(body));
+    ASSERT_FALSE(problems.empty()) << body;
+    EXPECT_NE(problems[0].message.find("NUL"), std::string::npos) << problems[0].message;
+  }
+}
+
+TEST(LoadErrors, lists_in_lists_have_a_limit) {
+  const std::vector<Problem> problems =
+      problems_of(file("fabric: " + std::string(20'000, '[') + std::string(20'000, ']')));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].message, "nested too deeply");
+}
+
+TEST(LoadErrors, a_job_has_room_for_so_many_faults) {
+  const auto faults = [](size_t count) {
+    std::string text = "faults:\n";
+    for (size_t i = 0; i < count; ++i) text += "  - {at: {iter: 3}, target: node1/nic0, kind: qp_error}\n";
+    return text;
+  };
+  EXPECT_EQ(parse_scenarios("x.yaml", file(faults(4) + "repeats: 1024"), {})[0].repeats, 1024);
+  std::vector<Problem> problems = problems_of(file(faults(4) + "repeats: 1025"));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].line, 8);
+  EXPECT_EQ(problems[0].message, "4 faults, repeated 1025 times, are 4100; a job has room for 4096");
+  problems = problems_of(file(faults(kMostFaults + 1)));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].line, 4);
+  EXPECT_NE(problems[0].message.find("4097 faults; a job has room for 4096"), std::string::npos)
+      << problems[0].message;
+}
+
+TEST(LoadErrors, what_is_no_scenario_file_is_said) {
+  const auto told = [](const std::string& path) {
+    try {
+      load_scenarios(path, {});
+    } catch (const ScenarioError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(told("/dev/zero"),
+            "/dev/zero: has more than 4 MiB, and so is no scenario; give the YAML file of one\n");
+  std::string pattern = testing::TempDir() + "scenario_XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  std::filesystem::create_symlink("nowhere", pattern + "/dangling.yaml");
+  EXPECT_EQ(told(pattern + "/dangling.yaml"),
+            pattern + "/dangling.yaml: cannot be read: No such file or directory\n");
+  std::filesystem::remove_all(pattern);
 }
 
 TEST(LoadErrors, the_offending_line_is_shown_with_a_caret) {

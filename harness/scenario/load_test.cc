@@ -197,6 +197,21 @@ faults:
   EXPECT_EQ(s.rank_faults[2].name, "sigstop node1/rank0 #2");
 }
 
+TEST(Load, faults_of_one_name_are_numbered_past_names_that_are_taken) {
+  const Scenario s = parse_scenarios("x.yaml", R"(version: 1
+modes: [migrate]
+faults:
+  - {name: a, at: {iter: 3}, target: node1/nic0, kind: qp_error}
+  - {name: "a #2", at: {iter: 3}, target: node1/nic0, kind: qp_error}
+  - {name: a, at: {iter: 3}, target: node1/nic0, kind: qp_error}
+  - {name: "a #2", at: {iter: 3}, target: node1/nic0, kind: qp_error}
+  - {name: a, at: {iter: 20}, target: node1/rank0, kind: kill}
+)")[0];
+  std::vector<std::string> names{s.rank_faults[0].name};
+  for (const faultinject::FaultSpec& fault : s.faults) names.push_back(fault.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a #4", "a", "a #2", "a #3", "a #2 #2"}));
+}
+
 TEST(Load, pairs_compare_modes) {
   const Scenario s = parse_scenarios("p.yaml", R"(version: 1
 modes: [baseline, migrate]

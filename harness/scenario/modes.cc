@@ -90,8 +90,8 @@ void read_modes(Document& document, const YAML::Node& node, const LoadOptions& o
                 std::vector<std::string>& file_labels) {
   if (!node.IsDefined()) return;
   if (!node.IsSequence() || node.size() == 0) {
-    document.report(node, std::string("'modes' must be a list such as [baseline, migrate], but is ") +
-                              (node.IsSequence() ? "an empty list" : kind_of(node)));
+    document.report(
+        node, std::string("'modes' must be a list such as [baseline, migrate], but is ") + kind_of(node));
     return;
   }
   for (const auto& entry : node) {

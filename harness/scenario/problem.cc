@@ -8,6 +8,8 @@ namespace r2bench {
 namespace {
 
 constexpr size_t kShownColumns = 160;
+constexpr size_t kShownMessage = 2000;
+constexpr size_t kShownProblems = 40;
 
 /// As a terminal may have it: what a file holds must not move its cursor or change its colours.
 std::string shown(std::string text) {
@@ -34,7 +36,8 @@ std::string to_string(const Problem& problem) {
     text += ":" + std::to_string(problem.line);
     if (problem.column > 0) text += ":" + std::to_string(problem.column);
   }
-  text += ": " + shown(problem.message) + "\n";
+  const bool cut = problem.message.size() > kShownMessage;
+  text += ": " + shown(problem.message.substr(0, kShownMessage)) + (cut ? "..." : "") + "\n";
   if (problem.source_line.empty()) return text;
   const std::string number = std::to_string(problem.line);
   int column = problem.column;
@@ -54,7 +57,10 @@ ScenarioError::ScenarioError(std::vector<Problem> problems) : problems_(std::mov
     if (a.file != b.file) return a.file < b.file;
     return a.line != b.line ? a.line < b.line : a.column < b.column;
   });
-  for (const Problem& problem : problems_) text_ += to_string(problem);
+  const size_t told = std::min(problems_.size(), kShownProblems);
+  for (size_t i = 0; i < told; ++i) text_ += to_string(problems_[i]);
+  if (const size_t more = problems_.size() - told; more > 0)
+    text_ += "and " + std::to_string(more) + " more\n";
 }
 
 }  // namespace r2bench

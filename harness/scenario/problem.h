@@ -24,6 +24,7 @@ class ScenarioError : public std::exception {
  public:
   explicit ScenarioError(std::vector<Problem> problems);
   const std::vector<Problem>& problems() const { return problems_; }
+  /// The first 40 of them.
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:

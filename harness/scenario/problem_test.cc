@@ -13,6 +13,16 @@ TEST(Problem, what_a_file_holds_does_not_reach_the_terminal_as_it_is) {
   EXPECT_EQ(text, "f.yaml:1:3: '?[2J' is no number\n  1 | a:?[2J?\t?\n    |   ^\n");
 }
 
+TEST(Problem, many_are_counted_and_a_long_one_is_cut) {
+  std::vector<Problem> problems;
+  for (int line = 1; line <= 100; ++line) problems.push_back({"f.yaml", line, 1, "no", ""});
+  const ScenarioError error(problems);
+  const std::string text = error.what();
+  EXPECT_TRUE(text.ends_with("\nf.yaml:40:1: no\nand 60 more\n")) << text;
+  EXPECT_EQ(error.problems().size(), 100u);
+  EXPECT_LT(to_string({"f.yaml", 1, 1, std::string(100'000, 'x'), ""}).size(), 2100u);
+}
+
 TEST(Problem, of_a_long_line_the_part_around_the_column_is_shown) {
   std::string line(100'000, 'x');
   line[50'000] = 'Y';

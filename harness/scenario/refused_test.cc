@@ -36,6 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"type", "fabric: {nodes: two}", 3, 17, "'nodes' must be a whole number, but is 'two'"},
         Case{"fraction", "fabric: {nodes: 2.5}", 3, 17, "'nodes' must be a whole number"},
         Case{"range", "fabric: {nodes: 1000}", 3, 17, "'nodes' is 1000, but must be between 1 and 64"},
+        Case{"empty_list", "fabric: []", 3, 9, "but is an empty list"},
         Case{"list", "fabric: [1, 2]", 3, 9, "'fabric' must be a map of keys and values, but is a list"},
         Case{"unit", "fabric: {nic_rate: 1}", 3, 20, "'nic_rate'"},
         Case{"wrong_unit", "fabric: {nic_rate: 1 ms}", 3, 20, "'nic_rate'"},

@@ -169,6 +169,9 @@ struct Timeouts {
   std::chrono::nanoseconds close{std::chrono::seconds(10)};
 };
 
+/// Injected faults of a job, each counted once for each round: its fault board has room for so many.
+inline constexpr size_t kMostFaults = 4096;
+
 struct Scenario {
   int version = 1;
   std::string name;

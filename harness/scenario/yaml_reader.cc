@@ -23,6 +23,8 @@ void Document::add_override(const YAML::Node& node, std::string origin) {
   overrides_.emplace_back(node, std::move(origin));
 }
 
+void Document::add_place(const YAML::Node& node, YAML::Mark mark) { places_.emplace_back(node, mark); }
+
 const std::string& Document::line_text(int line) const {
   static const std::string kNone;
   return line >= 1 && static_cast<size_t>(line) <= lines_.size() ? lines_[static_cast<size_t>(line) - 1]
@@ -36,7 +38,9 @@ void Document::report(const YAML::Node& at, const std::string& message, size_t c
       return;
     }
   }
-  const YAML::Mark mark = at.Mark();
+  YAML::Mark mark = at.Mark();
+  for (const auto& [node, place] : places_)
+    if (mark.is_null() && node.is(at)) mark = place;
   if (mark.is_null()) {
     problems_.push_back({file_, 0, 0, message, ""});
     return;
@@ -53,7 +57,7 @@ const char* kind_of(const YAML::Node& node) {
     case YAML::NodeType::Map:
       return "a map";
     case YAML::NodeType::Sequence:
-      return "a list";
+      return node.size() == 0 ? "an empty list" : "a list";
     case YAML::NodeType::Scalar:
       return "a single value";
     case YAML::NodeType::Null:
@@ -62,6 +66,12 @@ const char* kind_of(const YAML::Node& node) {
       break;
   }
   return "missing";
+}
+
+bool holds_nul(Document& document, const YAML::Node& value) {
+  if (value.Scalar().find('\0') == std::string::npos) return false;
+  document.report(value, "a value must not hold a NUL character; what stands behind it would be lost");
+  return true;
 }
 
 MapReader::MapReader(Document& document, const YAML::Node& node, std::string where)
@@ -98,6 +108,7 @@ std::optional<std::string> MapReader::text(const std::string& key) {
     document_.report(value, "'" + key + "' must be a single value, but is " + kind_of(value));
     return std::nullopt;
   }
+  if (holds_nul(document_, value)) return std::nullopt;
   return value.Scalar();
 }
 
@@ -165,6 +176,7 @@ std::map<std::string, std::string> MapReader::string_map(const std::string& key)
       document_.report(entry.first, "'" + key + "' holds names with single values");
       continue;
     }
+    if (holds_nul(document_, entry.first) || holds_nul(document_, entry.second)) continue;
     const std::string& variable = entry.first.Scalar();
     if (variable.empty() || variable.find('=') != std::string::npos) {
       document_.report(entry.first, "'" + variable + "' is no name of an environment variable");

@@ -24,6 +24,8 @@ class Document {
 
   /// Values that came from elsewhere (`--set`) are reported under `origin` and not under a line of the file.
   void add_override(const YAML::Node& node, std::string origin);
+  /// A node that the program has made, and that has no line of its own, is reported at `mark`.
+  void add_place(const YAML::Node& node, YAML::Mark mark);
 
   void report(const YAML::Node& at, const std::string& message, size_t column_offset = 0);
   void report_line(int line, int column, const std::string& message);
@@ -37,8 +39,12 @@ class Document {
   std::string file_;
   std::vector<std::string> lines_;
   std::vector<std::pair<YAML::Node, std::string>> overrides_;
+  std::vector<std::pair<YAML::Node, YAML::Mark>> places_;
   std::vector<Problem> problems_;
 };
+
+/// Reports a single value that holds a NUL, which no argument and no environment variable can.
+bool holds_nul(Document& document, const YAML::Node& value);
 
 /// One mapping. Call the getters, then finish(), which reports the keys that nobody asked for.
 class MapReader {

@@ -15,6 +15,9 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/launch/marked_processes.h"
+#include "r2ccl/base/clock.h"
+
 namespace r2bench {
 namespace {
 
@@ -32,14 +35,17 @@ void close_all_but(int fd) {
 Command::Command(const std::vector<std::string>& arguments,
                  const std::map<std::string, std::string>& environment) {
   signal(SIGTERM, SIG_IGN);
-  start_guard();
+  const std::string mark = std::to_string(getpid()) + "-" + std::to_string(r2ccl::now_ns());
+  start_guard(mark);
   int output[2], status[2];
   if (pipe2(output, O_CLOEXEC) != 0 || pipe2(status, O_CLOEXEC) != 0) refuse("pipe");
   std::vector<char*> argv, envp;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::vector<std::string> pairs;
-  for (const auto& [name, value] : environment) pairs.push_back(name + "=" + value);
+  for (const auto& [name, value] : environment)
+    if (name != kCommandMarkVariable) pairs.push_back(name + "=" + value);
+  pairs.push_back(std::string(kCommandMarkVariable) + "=" + mark);
   for (std::string& pair : pairs) envp.push_back(pair.data());
   envp.push_back(nullptr);
 
@@ -69,8 +75,9 @@ Command::Command(const std::vector<std::string>& arguments,
     throw std::system_error(error, std::generic_category(), "cannot execute '" + arguments.front() + "'");
 }
 
-/// A child outside the group that waits for the end of this process.
-void Command::start_guard() {
+/// A child outside the group that waits for the end of this process. Workers of torchrun, for example, are in
+/// sessions, and so in groups, of their own: they are found by the mark in their environment.
+void Command::start_guard(const std::string& mark) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) refuse("pipe");
   const pid_t group = getpgrp();
@@ -85,6 +92,7 @@ void Command::start_guard() {
     while (::read(ends[0], &none, 1) < 0 && errno == EINTR) {
     }
     kill(-group, SIGKILL);
+    kill_marked(mark, kCommandMarkVariable);
     _exit(0);
   }
   close(ends[0]);

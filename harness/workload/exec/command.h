@@ -17,8 +17,8 @@ namespace r2bench {
 class Command {
  public:
   /// Starts it in this process's group, so that whoever ends the group ends what the command has started,
-  /// too; when this process dies in any way the whole group is killed. Throws std::system_error when it
-  /// cannot be executed.
+  /// too; when this process dies in any way the whole group is killed, and what has left the group with the
+  /// environment that it was given. Throws std::system_error when it cannot be executed.
   Command(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment);
   ~Command();
   Command(const Command&) = delete;
@@ -37,7 +37,7 @@ class Command {
   void terminate();
 
  private:
-  void start_guard();
+  void start_guard(const std::string& mark);
   void take(const char* text, size_t bytes, const std::function<void(const std::string&)>& line);
 
   pid_t pid_ = -1, guard_ = -1;

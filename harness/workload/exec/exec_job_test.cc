@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "harness/base/testing/eventually.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -143,6 +144,20 @@ TEST_F(ExecJob, nothing_that_a_command_has_started_outlives_the_job) {
     EXPECT_FALSE(alive()) << pid;
   }
   EXPECT_EQ(count, 4);
+}
+
+// As the workers of torchrun, which are sessions of their own.
+TEST_F(ExecJob, a_session_of_its_own_does_not_outlive_the_job) {
+  const std::string pids = out_ + "/pids";
+  const ModeResult mode =
+      shell("setsid sh -c 'echo $$ >>" + pids + "; exec sleep 1000' >/dev/null & while [ ! -s " + pids +
+            " ]; do sleep 0.01; done");
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  std::ifstream file(pids);
+  int count = 0;
+  for (pid_t pid; file >> pid; ++count)
+    EXPECT_TRUE(eventually([pid] { return kill(pid, 0) != 0; }, 10s)) << pid;
+  EXPECT_GE(count, 1);
 }
 
 TEST_F(ExecJob, what_a_command_leaves_behind_holds_up_nobody) {

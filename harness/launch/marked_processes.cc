@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/exec/marked_processes.h"
+#include "harness/launch/marked_processes.h"
 
 #include <dirent.h>
 #include <poll.h>
@@ -43,11 +43,11 @@ size_t kill_round(const std::string& variable) {
 
 }  // namespace
 
-size_t kill_marked(const std::string& mark) {
-  const std::string variable = std::string(kMarkVariable) + "=" + mark;
+size_t kill_marked(const std::string& mark, const char* variable) {
+  const std::string entry = std::string(variable) + "=" + mark;
   size_t count = 0;
   for (int round = 0; round < kRounds; ++round) {
-    const size_t more = kill_round(variable);  // a zombie has no environment any more
+    const size_t more = kill_round(entry);  // a zombie has no environment any more
     if (more == 0) break;
     count += more;
     ::poll(nullptr, 0, kRoundMs);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/real/shell.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+
+namespace r2bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(RealShell, output_status_limits_and_signals) {
+  EXPECT_EQ(run_shell("echo one; echo two >&2; exit 4", 10s).output, "one\ntwo");
+  EXPECT_EQ(run_shell("exit 4", 10s).exit_code, 4);
+  EXPECT_EQ(run_shell("kill -TERM $$", 10s).exit_code, 128 + SIGTERM);
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(run_shell("sleep 60 & sleep 60", 100ms).exit_code, 124);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+}
+
+TEST(RealShell, ends_where_sigchld_is_ignored) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run_shell("sh -c 'exit 5'; test $? = 5 && exit 4", 10s).exit_code, 4);
+  signal(SIGCHLD, before);
+}
+
+}  // namespace
+}  // namespace r2bench
