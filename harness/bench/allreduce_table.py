@@ -198,9 +198,15 @@ def read_arguments():
     parser.add_argument("--out", default=".", help="folder of the table")
     arguments = parser.parse_args()
     arguments.lost = (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")
-    arguments.sizes = sizes_of(arguments)
+    if arguments.bytes and arguments.table != "sizes":
+        parser.error("--bytes is for sizes; algorithms takes --mib")
+    try:
+        arguments.sizes = sizes_of(arguments)
+    except ValueError:
+        parser.error(f"--bytes takes numbers separated by commas, not {arguments.bytes}")
     if not arguments.sizes or min(arguments.sizes) < 1:
-        parser.error("no size to measure: --largest takes MiB from --smallest on, at least 1; smaller operations alone are given with --bytes")
+        parser.error("no size to measure: " + ("--mib and --bytes take at least 1" if arguments.table == "algorithms" or arguments.bytes else
+                                               "--largest takes MiB from --smallest on, at least 1; smaller operations alone are given with --bytes"))
     only = [word for word in arguments.only.split(",") if word]
     arguments.chosen = [variant for variant in variants(arguments.table) if not only or variant[0] in only]
     if len(arguments.chosen) < len(only):
