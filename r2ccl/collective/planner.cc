@@ -53,6 +53,8 @@ class Predictor {
     result.lanes = best.shares.equal > 0 ? 2 : 0;
     for (const double share : best.shares.extra)
       if (share > 0) result.lanes += 4;
+    // Its chains have few messages under way, which the next operation's follow.
+    if (extra > 0 && job_.outstanding > 1) result.steps_s = std::max(result.steps_s, result.fill_s);
     result.formula = "max over nodes of (2 - 2u - extra)/c, + 2(p-1) extra/K";
     return sum(result);
   }
@@ -103,6 +105,7 @@ class Predictor {
     result.steps_s = four_stage_steps(1, p_ - leaves, k);
     result.least_chunk = 1 / (owners * k);
     result.fill_s = pipeline_fill(result, k);
+    result.steps_s = std::max(result.steps_s, in_turn(1, result.transfer_s));
     result.formula = "max(1/c_leaf, (2+(s-2)/(p-s))/c_owner)(1+1/K)";
     return sum(result);
   }
@@ -135,6 +138,7 @@ class Predictor {
     result.lanes = *std::max_element(lanes.begin(), lanes.end());
     result.reduction_s = addition_time(added);
     result.fill_s = leafy ? pipeline_fill(result, k) : ring_fill(1, p_, k);
+    if (leafy) result.steps_s = std::max(result.steps_s, in_turn(2, result.transfer_s));
     result.formula = "max(max 1/c, 2(p-1)/sum c)(1+1/K)";
     return sum(result);
   }
@@ -206,6 +210,12 @@ class Predictor {
   double four_stage_steps(double fraction, size_t owners, uint32_t k) const {
     const double m = static_cast<double>(owners), chunk = fraction / (m * k);
     return k * (m - 1) * (unit_ * chunk + job_.latency_s + addition_time(chunk));
+  }
+  /// What an operation of a stream takes on its channels before the next one gets them, if the data goes over
+  /// the ports in so many turns, one after the other: the ring and the leaves of a mix wait for each other,
+  /// those of a four-stage do not. As simulated ports show it (advise_time_test).
+  double in_turn(double turns, double transfer_s) const {
+    return job_.outstanding > 1 ? turns * (transfer_s + static_cast<double>(p_) * job_.latency_s) : 0;
   }
   /// The first segment goes through reduce-scatter before anything comes back, the last one through the way
   /// back alone.

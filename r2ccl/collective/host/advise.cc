@@ -25,17 +25,17 @@ constexpr uint64_t kMostPieceChannels = 8;
 constexpr uint64_t kLeastPerChannel = 64 << 10;
 
 /// How long `pieces` operations take one behind the other, each after `plan`, as the simulated ports of
-/// advise_time_test show it. Besides their own time there are one fill, and the time of one operation: where
-/// the stream begins and ends, operations beside each other share the ports. Rings hide all other fills,
-/// since a port always has chunks of other operations to send. With leaves (and a tail) each operation sends
-/// before it receives: they hide as much as the plan says, if that is less.
+/// advise_time_test show it. Besides their own time there are one fill, and the time of one operation if
+/// there are several: where the stream begins and ends, operations beside each other share the ports. Rings
+/// hide all other fills, since a port always has chunks of other operations to send. Other schedules, in
+/// which data goes there and back, hide as much as the plan says, if that is less.
 double stream_seconds(const Candidate& plan, uint64_t pieces, uint32_t outstanding) {
   const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, outstanding));
   const double beside = std::min(in_flight, plan.beside), n = static_cast<double>(pieces);
   const double each = std::max({plan.transfer_s, plan.reduction_s, plan.steps_s * plan.beside / beside});
   const double seconds = (pieces > 1 ? n + 1 : n) * each + plan.fill_s;
   const bool rings = plan.algorithm == Algorithm::kRing || plan.algorithm == Algorithm::kUnequalRing;
-  if (rings && in_flight > 1) return seconds;
+  if (rings) return seconds;
   return std::max(seconds, n * each + plan.fill_s * (1 + (n - 1) / (in_flight * beside)));
 }
 

@@ -91,6 +91,19 @@ TEST(Advise, an_unequal_ring_counts_one_fill) {
   }
 }
 
+TEST(Advise, an_operation_in_one_piece_is_no_stream) {
+  const Speeds speeds{.bytes_per_second = 1.25e9, .rails = 4};
+  const std::vector<double> degraded{1, 0.5, 1, 1};
+  const uint64_t bytes = 512 << 10, piece = piece_of_operation(bytes);
+  ASSERT_EQ((bytes + piece - 1) / piece, 1u);
+  const Candidate best =
+      plan(job_of(degraded, planned_bytes(piece), outstanding_for(planned_bytes(piece)), speeds))
+          .value()
+          .choice();
+  EXPECT_NEAR(advise(degraded, bytes, speeds).engine_seconds,
+              std::max({best.transfer_s, best.reduction_s, best.steps_s * best.beside}) + best.fill_s, 1e-9);
+}
+
 // With the default margin and NICs of 2.5 Gbit/s, four of each of four nodes (results/README.md, mode 3).
 TEST(Advise, the_engine_begins_where_it_gains_more_than_the_margin) {
   const Speeds speeds{.bytes_per_second = 1.25e9, .margin = 1.15, .rails = 4};
