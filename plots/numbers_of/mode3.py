@@ -27,7 +27,7 @@ WITHOUT_MARGIN = (("one of four lost", "lost", "after", "nccl_mode3_degraded"), 
                   ("six nodes, one of four lost, earlier send window", "six_nodes", "after", "nccl_mode3_gpus"),
                   ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_degraded"),
                   ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_degraded"),
-                  ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
+                  ("NICs of 1 Gbit/s, one of four lost, earlier send window", "lost", "after", "nccl_mode3_1gbit"))
 BALANCE = ("healthy", "eighth", "throttle", "two_degraded", "second_loss")  # cases in which the tuner, with its margin, mostly or always chose NCCL's ring
 
 
@@ -38,7 +38,7 @@ def mode3(results, cases=MODE3):
         mine = mode3_median(results, f"{case}_mode3", step, measured)
         rows.append([inputs.size(int(mine["bytes"])), title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")),
                      short(mine["median_ms"]), short(float(mine["median_ms"]) / float(mine["bound_ms"]))])
-    return markdown(["AllReduce of", "lost", "lower bound (ms)", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
+    return markdown(["AllReduce of", "nodes", "lower bound (ms)", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
 
 
 def mode3_versions(results):
