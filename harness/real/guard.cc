@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "harness/base/json_text.h"
+#include "harness/launch/marked_processes.h"
 #include "harness/real/shell.h"
 #include "harness/real/undo_list.h"
 #include "r2ccl/base/clock.h"
@@ -293,6 +294,7 @@ void serve(int socket, Guard& guard) {
 
 int guard_main(int socket, const std::string& folder, const std::string& name) {
   for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) signal(each, SIG_IGN);
+  blank_marks();  // it ends when its owner does, and not with a command that the owner runs below
   [[maybe_unused]] const int moved = chdir("/");
   fcntl(socket, F_SETFD, FD_CLOEXEC);  // a command that lingers must not hide the end of this process
   const auto tell_owner = [&](const char* did, bool ok, const std::string& said) {

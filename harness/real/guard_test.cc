@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "harness/launch/marked_processes.h"
 #include "harness/real/guard.h"
 #include "harness/real/guard_link.h"
 #include "harness/real/shell.h"
@@ -355,6 +357,27 @@ TEST_F(GuardTest, a_list_that_others_could_write_is_not_carried_out) {
   std::ofstream(lists() + "/1.json") << R"({"network": "", "changes": []})";
   EXPECT_EQ(put_back_what_is_left([](const std::string&) {}, lists()), 0u);
   EXPECT_TRUE(fs::exists(lists() + "/1.json"));
+}
+
+// As below a command of the engine exec or of `r2bench exec`.
+TEST_F(GuardTest, it_does_not_end_with_a_command_that_its_owner_runs_below) {
+  const std::string mark = folder.string(), tool = (folder / "adds_the_marks").string();
+  std::ofstream(tool) << "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift\nexport " << kMarkVariable
+                      << "=" << mark << " " << kCommandMarkVariable << "=" << mark << "\nexec \"$@\"\n";
+  fs::permissions(tool, fs::perms::owner_all);
+  for (const std::string& started_by : {std::string(), tool}) {
+    SCOPED_TRACE(started_by);
+    for (const char* variable : {kMarkVariable, kCommandMarkVariable}) setenv(variable, mark.c_str(), 1);
+    GuardLink link(REAL_GUARD, lists(), started_by);
+    for (const char* variable : {kMarkVariable, kCommandMarkVariable}) unsetenv(variable);
+    link.apply(1, file("a"));
+    ASSERT_TRUE(wait_for(link).ok);
+    for (const char* variable : {kMarkVariable, kCommandMarkVariable})
+      EXPECT_EQ(kill_marked(mark, variable), 0u);
+    link.undo(1);
+    EXPECT_TRUE(wait_for(link).ok);
+    EXPECT_EQ(link.takeovers(), 0);
+  }
 }
 
 TEST_F(GuardTest, it_has_a_scope_of_its_own_where_systemd_is) {

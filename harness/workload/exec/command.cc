@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -79,24 +81,33 @@ Command::Command(const std::vector<std::string>& arguments,
 /// sessions, and so in groups, of their own: they are found by the mark in their environment.
 void Command::start_guard(const std::string& mark) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) refuse("pipe");
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) refuse("socketpair");
   const pid_t group = getpgrp();
   guard_ = fork();
   if (guard_ < 0) refuse("fork");
   if (guard_ == 0) {
+    // If this job runs below a command of another one, that one's guard must not find this one: nobody else
+    // ends this command.
+    blank_marks();
     setsid();
     const int devnull = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) dup2(devnull, fd);
     close_all_but(ends[0]);
-    char none;
-    while (::read(ends[0], &none, 1) < 0 && errno == EINTR) {
+    char byte = 0;
+    [[maybe_unused]] const ssize_t told = write(ends[0], &byte, 1);
+    while (::read(ends[0], &byte, 1) < 0 && errno == EINTR) {
     }
     kill(-group, SIGKILL);
     kill_marked(mark, kCommandMarkVariable);
     _exit(0);
   }
   close(ends[0]);
-  guard_pipe_ = ends[1];
+  guard_socket_ = ends[1];
+  char byte;
+  ssize_t n;
+  while ((n = ::read(guard_socket_, &byte, 1)) < 0 && errno == EINTR) {
+  }
+  if (n != 1) throw std::runtime_error("the guard of the command has ended at once");
 }
 
 Command::~Command() {

@@ -41,7 +41,7 @@ class Command {
   void take(const char* text, size_t bytes, const std::function<void(const std::string&)>& line);
 
   pid_t pid_ = -1, guard_ = -1;
-  int output_ = -1, guard_pipe_ = -1;
+  int output_ = -1, guard_socket_ = -1;
   std::string begun_;  ///< a line whose end has not come
   std::optional<int> status_;
 };
