@@ -37,8 +37,8 @@ void close_all_but(int fd) {
 Command::Command(const std::vector<std::string>& arguments,
                  const std::map<std::string, std::string>& environment) {
   signal(SIGTERM, SIG_IGN);
-  const std::string mark = std::to_string(getpid()) + "-" + std::to_string(r2ccl::now_ns());
-  start_guard(mark);
+  mark_ = std::to_string(getpid()) + "-" + std::to_string(r2ccl::now_ns());
+  start_guard();
   int output[2], status[2];
   if (pipe2(output, O_CLOEXEC) != 0 || pipe2(status, O_CLOEXEC) != 0) refuse("pipe");
   std::vector<char*> argv, envp;
@@ -47,7 +47,7 @@ Command::Command(const std::vector<std::string>& arguments,
   std::vector<std::string> pairs;
   for (const auto& [name, value] : environment)
     if (name != kCommandMarkVariable) pairs.push_back(name + "=" + value);
-  pairs.push_back(std::string(kCommandMarkVariable) + "=" + mark);
+  pairs.push_back(std::string(kCommandMarkVariable) + "=" + mark_);
   for (std::string& pair : pairs) envp.push_back(pair.data());
   envp.push_back(nullptr);
 
@@ -79,7 +79,7 @@ Command::Command(const std::vector<std::string>& arguments,
 
 /// A child outside the group that waits for the end of this process. Workers of torchrun, for example, are in
 /// sessions, and so in groups, of their own: they are found by the mark in their environment.
-void Command::start_guard(const std::string& mark) {
+void Command::start_guard() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) refuse("socketpair");
   const pid_t group = getpgrp();
@@ -98,7 +98,7 @@ void Command::start_guard(const std::string& mark) {
     while (::read(ends[0], &byte, 1) < 0 && errno == EINTR) {
     }
     kill(-group, SIGKILL);
-    kill_marked(mark, kCommandMarkVariable);
+    kill_marked(mark_, kCommandMarkVariable);
     _exit(0);
   }
   close(ends[0]);
@@ -110,12 +110,19 @@ void Command::start_guard(const std::string& mark) {
   if (n != 1) throw std::runtime_error("the guard of the command has ended at once");
 }
 
-Command::~Command() {
+void Command::kill_all() {
   if (pid_ > 0 && !ended()) {
     kill(pid_, SIGKILL);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
+    status_ = status;
   }
+  kill_marked(mark_, kCommandMarkVariable);
+}
+
+Command::~Command() {
+  kill_all();
   if (output_ >= 0) close(output_);
   // The guard goes on until this process ends: what the command has left behind ends with it.
 }
@@ -152,6 +159,8 @@ void Command::read_rest(const std::function<void(const std::string&)>& line) {
   const ssize_t n = rest.empty() ? 0 : ::read(output_, rest.data(), rest.size());
   if (n > 0) take(rest.data(), size_t(n), line);
   if (!begun_.empty()) line(std::exchange(begun_, {}));
+  close(output_);
+  output_ = -1;
 }
 
 std::optional<int> Command::ended() {

@@ -28,19 +28,23 @@ class Command {
   /// more.
   bool read(std::chrono::milliseconds wait, const std::function<void(const std::string&)>& line);
   /// Hands over what has been printed before this call, the begun last line included, and no more: whoever
-  /// else has the output open may print for ever.
+  /// else has the output open may print for ever. The output is closed then.
   void read_rest(const std::function<void(const std::string&)>& line);
   /// waitpid's status once it has ended. Never blocks.
   std::optional<int> ended();
   /// Asks it and all that it has started to end (SIGTERM); this process ignores that signal from its
   /// construction on.
   void terminate();
+  /// SIGKILL to it and to all that it started and that can be found by its mark, this process's group or not.
+  /// Waits for its end, at most half a second for the others.
+  void kill_all();
 
  private:
-  void start_guard(const std::string& mark);
+  void start_guard();
   void take(const char* text, size_t bytes, const std::function<void(const std::string&)>& line);
 
   pid_t pid_ = -1, guard_ = -1;
+  std::string mark_;
   int output_ = -1, guard_socket_ = -1;
   std::string begun_;  ///< a line whose end has not come
   std::optional<int> status_;
