@@ -110,7 +110,7 @@ void Command::start_guard() {
   if (n != 1) throw std::runtime_error("the guard of the command has ended at once");
 }
 
-void Command::kill_all() {
+Command::~Command() {
   if (pid_ > 0 && !ended()) {
     kill(pid_, SIGKILL);
     int status = 0;
@@ -119,12 +119,8 @@ void Command::kill_all() {
     status_ = status;
   }
   kill_marked(mark_, kCommandMarkVariable);
-}
-
-Command::~Command() {
-  kill_all();
   if (output_ >= 0) close(output_);
-  // The guard goes on until this process ends: what the command has left behind ends with it.
+  // The guard goes on until this process ends, and kills the rest of the group.
 }
 
 bool Command::read(std::chrono::milliseconds wait, const std::function<void(const std::string&)>& line) {

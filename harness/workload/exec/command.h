@@ -20,6 +20,8 @@ class Command {
   /// too; when this process dies in any way the whole group is killed, and what has left the group with the
   /// environment that it was given. Throws std::system_error when it cannot be executed.
   Command(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment);
+  /// SIGKILL to it and to all that it started and that is found by its mark, in whatever group. Waits for its
+  /// end, and at most about half a second for the others.
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
@@ -35,9 +37,6 @@ class Command {
   /// Asks it and all that it has started to end (SIGTERM); this process ignores that signal from its
   /// construction on.
   void terminate();
-  /// SIGKILL to it and to all that it started and that can be found by its mark, this process's group or not.
-  /// Waits for its end, at most half a second for the others.
-  void kill_all();
 
  private:
   void start_guard();
