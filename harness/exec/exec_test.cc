@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/exec/testing/exec_fixture.h"
+#include "harness/launch/marked_processes.h"
 #include "harness/vhca/testing/leftovers.h"
 
 namespace r2bench::test {
@@ -70,6 +71,20 @@ TEST_F(Exec, commands_started_at_the_same_moment_make_one_fabric) {
     fabrics.insert(value_of(command->output(), "fabric"));
   }
   EXPECT_EQ(fabrics.size(), 1u);
+}
+
+// The first command is that of a rank of the engine exec, and ends with its job.
+TEST_F(Exec, the_holder_does_not_end_with_a_job_that_the_first_command_belongs_to) {
+  const std::string mark = name;
+  setenv(kCommandMarkVariable, mark.c_str(), 1);
+  Command& first = stay({"--node", "node0"});
+  unsetenv(kCommandMarkVariable);
+  Command& second = stay({"--node", "node1"});
+  EXPECT_GE(kill_marked(mark, kCommandMarkVariable), 1u);
+  EXPECT_EQ(first.status(), 137);
+  Command& third = stay({"--node", "node0"});
+  EXPECT_EQ(value_of(third.output(), "fabric"), value_of(second.output(), "fabric"));
+  EXPECT_EQ(second.output().find("has lost its holder"), std::string::npos) << second.output();
 }
 
 TEST_F(Exec, another_shape_is_refused_with_what_there_is) {

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -144,10 +143,9 @@ int detach(int starter_fd) {
   if (::syscall(SYS_close_range, unsigned(kStarterFd) + 1, ~0u, 0u) != 0)
     for (int fd = kStarterFd + 1; fd < 65536; ++fd) ::close(fd);
   if (::chdir("/") != 0) ::_exit(1);
-  // A command that runs below another carries that one's mark; the holder is nobody's program, and must not
-  // end with it.
-  for (char** entry = environ; *entry != nullptr; ++entry)
-    if (std::string_view(*entry).starts_with(std::string(kMarkVariable) + "=")) (*entry)[0] = '_';
+  // A command that runs below another, or below a rank of the engine exec, carries that one's mark; the
+  // holder is nobody's program, and must not end with it.
+  blank_marks();
   return kStarterFd;
 }
 

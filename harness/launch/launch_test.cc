@@ -17,9 +17,11 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "harness/base/testing/eventually.h"
 #include "harness/launch/bootstrap.h"
+#include "harness/launch/marked_processes.h"
 #include "harness/launch/output.h"
 #include "harness/launch/process.h"
 
@@ -94,6 +96,14 @@ TEST(Process, inherits_nothing_but_its_control_descriptor) {
   }
   EXPECT_EQ(std::atoi(content(path).c_str()), 5);  // 0, 1, 2, 3 and the directory that ls reads
   unlink(path.c_str());
+}
+
+// In the middle of execve() a process shows no environment.
+TEST(MarkedProcesses, the_end_is_two_rounds_in_a_row_without_one) {
+  std::vector<size_t> found = {2, 0, 1, 0, 0, 7};
+  size_t rounds = 0;
+  EXPECT_EQ(kill_rounds([&] { return found.at(rounds++); }), 3u);
+  EXPECT_EQ(rounds, 5u);
 }
 
 TEST(Process, dies_with_the_process_that_started_it) {

@@ -8,14 +8,25 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
-#include <sstream>
+
+extern char** environ;
 
 namespace r2bench {
 namespace {
 
 constexpr int kRounds = 50;  // those that fork meanwhile are found in the next one
 constexpr int kRoundMs = 10;
+constexpr int kRoundsWithout = 2;
+
+bool is_mark(const char* entry) {
+  for (const char* variable : {kMarkVariable, kCommandMarkVariable}) {
+    const size_t length = std::strlen(variable);
+    if (std::strncmp(entry, variable, length) == 0 && entry[length] == '=') return true;
+  }
+  return false;
+}
 
 bool carries(pid_t pid, const std::string& variable) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
@@ -45,14 +56,33 @@ size_t kill_round(const std::string& variable) {
 
 size_t kill_marked(const std::string& mark, const char* variable) {
   const std::string entry = std::string(variable) + "=" + mark;
+  return kill_rounds([&] { return kill_round(entry); });  // a zombie has no environment any more
+}
+
+size_t kill_rounds(const std::function<size_t()>& kill_round) {
   size_t count = 0;
+  int without = 0;
   for (int round = 0; round < kRounds; ++round) {
-    const size_t more = kill_round(entry);  // a zombie has no environment any more
-    if (more == 0) break;
+    const size_t more = kill_round();
     count += more;
+    without = more == 0 ? without + 1 : 0;
+    if (without == kRoundsWithout) break;
     ::poll(nullptr, 0, kRoundMs);
   }
   return count;
+}
+
+void blank_marks() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    if (is_mark(*entry)) (*entry)[0] = '_';
+}
+
+std::vector<char*> environment_without_marks() {
+  std::vector<char*> entries;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    if (!is_mark(*entry)) entries.push_back(*entry);
+  entries.push_back(nullptr);
+  return entries;
 }
 
 }  // namespace r2bench

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "harness/base/json_text.h"
+#include "harness/launch/marked_processes.h"
 #include "harness/real/shell.h"
 #include "harness/real/undo_list.h"
 #include "r2ccl/base/clock.h"
@@ -45,6 +46,7 @@ std::string first_line_with(const std::string& text, const std::string& what) {
 
 /// How it ended, in words.
 std::string told(const std::string& command, const ShellResult& result) {
+  if (!result.started) return "`" + command + "` could not be started: " + result.output;
   return "`" + command + "` ended with " + std::to_string(result.exit_code) +
          (result.output.empty() ? "" : ": " + first_line_with(result.output, ""));
 }
@@ -71,16 +73,17 @@ bool holds(const Probe& probe, std::chrono::milliseconds limit, std::string& sai
     }
     case Probe::Kind::kOutputHas:
     case Probe::Kind::kOutputLacks: {
-      const ShellResult result = run_shell(probe.of, limit);
+      const ShellResult result = run_shell_or_tell(probe.of, limit);
       const bool has = result.output.find(probe.wanted) != std::string::npos;
       said = "`" + probe.of + "` says: " + first_line_with(result.output, probe.wanted);
       return result.exit_code == 0 && has == (probe.kind == Probe::Kind::kOutputHas);
     }
     case Probe::Kind::kSucceeds:
     case Probe::Kind::kFails: {
-      const ShellResult result = run_shell(probe.of, limit);
-      said = "`" + probe.of + "` ended with " + std::to_string(result.exit_code);
-      return (result.exit_code == 0) == (probe.kind == Probe::Kind::kSucceeds);
+      const ShellResult result = run_shell_or_tell(probe.of, limit);
+      said = result.started ? "`" + probe.of + "` ended with " + std::to_string(result.exit_code)
+                            : told(probe.of, result);
+      return result.started && (result.exit_code == 0) == (probe.kind == Probe::Kind::kSucceeds);
     }
   }
   return false;
@@ -100,7 +103,7 @@ Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& pr
     if (holds(probe, limit_, said)) done.time_ns = r2ccl::now_ns(), done.said = said;
   };
   for (const std::string& command : commands) {
-    const ShellResult result = run_shell(command, limit_, look);
+    const ShellResult result = run_shell_or_tell(command, limit_, look);
     if (result.exit_code == 0) continue;
     if (failed != nullptr && &command != &commands.front()) {
       failed->push_back(command);
@@ -173,65 +176,63 @@ void Guard::forget(uint64_t id, Done& done) {
   }
 }
 
-std::vector<nlohmann::json> Guard::retry() {
-  std::vector<nlohmann::json> answers;
-  std::vector<Waiting> left;
-  for (Waiting& one : waiting_) {
+void Guard::retry(const Hear& hear) {
+  for (size_t i = 0; i < waiting_.size();) {
+    Waiting one = waiting_[i];  // a copy: what is thrown meanwhile leaves the list as it is
     const bool last = Clock::now() >= one.deadline;
     std::vector<std::string> failed;
     std::string failure;
-    for (std::string& command : one.failed) {
-      const ShellResult result = run_shell(command, limit_);
+    for (const std::string& command : one.failed) {
+      const ShellResult result = run_shell_or_tell(command, limit_);
       if (result.exit_code == 0) continue;
       if (failure.empty()) failure = told(command, result);
-      failed.push_back(std::move(command));
+      failed.push_back(command);
     }
     one.failed = std::move(failed);
     one.done.ok = one.failed.empty();
+    if (!one.done.ok && !last) {
+      waiting_[i++] = std::move(one);
+      continue;
+    }
     if (one.done.ok)
       forget(one.id, one.done);
-    else if (last)
-      one.done.said += "; " + failure;
-    if (one.done.ok || last)
-      answers.push_back(answer(one.id, "undo", one.done));
     else
-      left.push_back(std::move(one));
+      one.done.said += "; " + failure;
+    waiting_.erase(waiting_.begin() + ptrdiff_t(i));
+    hear(answer(one.id, "undo", one.done));
   }
-  waiting_ = std::move(left);
-  return answers;
 }
 
-std::vector<nlohmann::json> Guard::begin(const nlohmann::json& request) {
+void Guard::begin(const nlohmann::json& request, const Hear& hear) {
   const uint64_t id = request.at("id");
   const std::string wanted = request.at("do");
-  std::vector<nlohmann::json> answers;
   Done done;
   if (wanted == "apply") {
     const Change change = request.at("change");
     while (waits()) {  // it may be about the same NIC
-      for (nlohmann::json& one : retry()) answers.push_back(std::move(one));
+      retry(hear);
       if (waits()) std::this_thread::sleep_for(kBetweenTries);
     }
     done = apply(id, change);
   } else if (wanted == "undo" && applied_.contains(id)) {
     const auto undone = undo(id);
-    if (!undone) return answers;
+    if (!undone) return;
     done = *undone;
   } else if (wanted == "undo" && request.value("again", false)) {
     done = {true, r2ccl::now_ns(), "it was reverted before the guard was killed"};
   } else {
     done.said = "there is no change " + std::to_string(id) + " to " + wanted;
   }
-  answers.push_back(answer(id, wanted, done));
-  return answers;
+  hear(answer(id, wanted, done));
 }
 
 nlohmann::json Guard::carry_out(const nlohmann::json& request) {
-  for (std::vector<nlohmann::json> answers = begin(request);; answers = retry()) {
-    for (const nlohmann::json& one : answers)
-      if (one.at("id") == request.at("id") && one.at("did") == request.at("do")) return one;
-    std::this_thread::sleep_for(kBetweenTries);
-  }
+  std::optional<nlohmann::json> mine;
+  const auto hear = [&](const nlohmann::json& one) {
+    if (one.at("id") == request.at("id") && one.at("did") == request.at("do")) mine = one;
+  };
+  for (begin(request, hear); !mine; retry(hear)) std::this_thread::sleep_for(kBetweenTries);
+  return *mine;
 }
 
 void Guard::put_all_back(const std::function<void(const std::string&)>& tell) {
@@ -245,7 +246,7 @@ void Guard::put_all_back(const std::function<void(const std::string&)>& tell) {
     if (const auto done = undo(last->first)) tell_of(last->first, done->ok, done->said);
   while (waits()) {
     std::this_thread::sleep_for(kBetweenTries);
-    for (const nlohmann::json& one : retry()) tell_of(one.at("id"), one.at("ok"), one.at("said"));
+    retry([&](const nlohmann::json& one) { tell_of(one.at("id"), one.at("ok"), one.at("said")); });
   }
 }
 
@@ -255,22 +256,19 @@ nlohmann::json answer_without_request(const char* did, bool ok, const std::strin
   return {{"id", 0}, {"did", did}, {"ok", ok}, {"time_ns", 0}, {"said", said}};
 }
 
-/// The answers to one request; what cannot be read is no reason to end.
-std::vector<nlohmann::json> answers_to(std::string_view request, Guard& guard) {
-  try {
-    return guard.begin(json_from(request));
-  } catch (const std::exception& error) {
-    fprintf(stderr, "r2bench-real-guard: %s\n", error.what());
-    return {answer_without_request("nothing", false, error.what())};
-  }
-}
-
 /// Until the socket's other end is gone.
 void serve(int socket, Guard& guard) {
-  const auto send = [&](const std::vector<nlohmann::json>& answers) {
-    for (const nlohmann::json& answer : answers) {
-      const std::string line = json_text(answer) + "\n";
-      if (write(socket, line.data(), line.size()) < 0) return;  // the end of the socket is seen by read()
+  const auto send = [&](const nlohmann::json& answer) {
+    const std::string line = json_text(answer) + "\n";
+    [[maybe_unused]] const ssize_t n = write(socket, line.data(), line.size());  // its end is seen by read()
+  };
+  // What cannot be read or carried out is no reason to end.
+  const auto work = [](const auto& what, const auto& otherwise) {
+    try {
+      what();
+    } catch (const std::exception& error) {
+      fprintf(stderr, "r2bench-real-guard: %s\n", error.what());
+      otherwise(error.what());
     }
   };
   std::string pending;
@@ -278,14 +276,15 @@ void serve(int socket, Guard& guard) {
   for (;;) {
     pollfd wait{socket, POLLIN, 0};
     const int ready = poll(&wait, 1, guard.waits() ? int(Guard::kBetweenTries.count()) : -1);
-    if (guard.waits()) send(guard.retry());
+    if (guard.waits()) work([&] { guard.retry(send); }, [](const char*) {});  // all that wait are tried again
     if (ready <= 0) continue;
     const ssize_t n = read(socket, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
     pending.append(buffer.data(), size_t(n));
     for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1))
-      send(answers_to(std::string_view(pending).substr(0, end), guard));
+      work([&] { guard.begin(json_from(std::string_view(pending).substr(0, end)), send); },
+           [&](const char* why) { send(answer_without_request("nothing", false, why)); });
   }
 }
 
@@ -293,6 +292,7 @@ void serve(int socket, Guard& guard) {
 
 int guard_main(int socket, const std::string& folder, const std::string& name) {
   for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) signal(each, SIG_IGN);
+  blank_marks();  // it ends when its owner does, and not with a command that the owner runs below
   [[maybe_unused]] const int moved = chdir("/");
   fcntl(socket, F_SETFD, FD_CLOEXEC);  // a command that lingers must not hide the end of this process
   const auto tell_owner = [&](const char* did, bool ok, const std::string& said) {

@@ -29,12 +29,14 @@ class Guard {
   /// on it has been changed already, and every change is on it for as long as it is not put back.
   explicit Guard(std::chrono::milliseconds limit, UndoList* list = nullptr);
 
-  /// Carries out one request; the answers that are final with it. A change is remembered before its first
-  /// command, and forgotten when the machine says that it is put back. The answer to an undo with a command
-  /// that fails comes from retry(); several such undos wait together, and an apply waits for them.
-  std::vector<nlohmann::json> begin(const nlohmann::json& request);
-  /// Tries once more each command of an undo that has failed; the answers that are final by now.
-  std::vector<nlohmann::json> retry();
+  /// Gets an answer as soon as it is final.
+  using Hear = std::function<void(const nlohmann::json& answer)>;
+  /// Carries out one request. A change is remembered before its first command, and forgotten when the machine
+  /// says that it is put back. The answer to an undo with a command that fails comes from retry(); several
+  /// such undos wait together, and an apply waits for them. A command that cannot be started has failed.
+  void begin(const nlohmann::json& request, const Hear& hear);
+  /// Tries once more each command of an undo that has failed.
+  void retry(const Hear& hear);
   /// Whether an undo waits for retry(), which is to be called every kBetweenTries.
   bool waits() const { return !waiting_.empty(); }
   static constexpr std::chrono::milliseconds kBetweenTries{100};

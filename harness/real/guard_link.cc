@@ -15,9 +15,8 @@
 #include <system_error>
 
 #include "harness/base/json_text.h"
+#include "harness/launch/marked_processes.h"
 #include "r2ccl/base/clock.h"
-
-extern char** environ;
 
 namespace r2bench {
 namespace {
@@ -95,7 +94,8 @@ void GuardLink::start(const std::string& systemd_run) {
   std::vector<char*> raw;
   for (std::string& word : words) raw.push_back(word.data());
   raw.push_back(nullptr);
-  const int error = posix_spawn(&pid_, raw[0], &actions, &attributes, raw.data(), environ);
+  const int error =
+      posix_spawn(&pid_, raw[0], &actions, &attributes, raw.data(), environment_without_marks().data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(ends[1]);

@@ -5,71 +5,21 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "harness/launch/marked_processes.h"
 #include "harness/real/guard.h"
 #include "harness/real/guard_link.h"
 #include "harness/real/shell.h"
+#include "harness/real/testing/guard_fixture.h"
 #include "harness/real/undo_list.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
 namespace {
-
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-
-/// Of a guard whose limit is not what a test is about: a busy machine may need seconds to start a shell.
-constexpr auto kAmple = 60s;
-
-class GuardTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/tmp/real_guard_XXXXXX";
-    folder = mkdtemp(name);
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
-  Change file(const std::string& name) const {
-    const std::string path = (folder / name).string();
-    Change change;
-    change.where = name;
-    change.apply = {"touch " + path};
-    change.undo = {"rm " + path, "echo " + name + " >>" + (folder / "order").string()};
-    change.cut = {Probe::Kind::kPathThere, path, ""};
-    change.back = {Probe::Kind::kPathGone, path, ""};
-    return change;
-  }
-  std::string lists() const { return (folder / "undo").string(); }
-  bool there(const std::string& name) const { return fs::exists(folder / name); }
-  std::string order() const {
-    std::ifstream stream(folder / "order");
-    std::string all;
-    for (std::string word; stream >> word;) all += word + " ";
-    return all;
-  }
-  static GuardAnswer wait_for(GuardLink& link) {
-    for (;;) {
-      const auto answers = link.answers();
-      if (!answers.empty()) return answers.front();
-      if (link.lost()) return {};
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-  template <typename Condition>
-  static bool within(std::chrono::seconds limit, Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(2ms);
-    }
-    return true;
-  }
-
-  fs::path folder;
-};
 
 TEST_F(GuardTest, tells_when_the_machine_says_so_and_puts_back) {
   GuardLink link(REAL_GUARD, lists(), "");
@@ -202,46 +152,6 @@ TEST_F(GuardTest, a_command_that_fails_at_first_is_tried_again) {
   EXPECT_EQ(guard.changed(), 0u);
 }
 
-// As a route whose gateway is reached over a NIC that is put back later.
-TEST_F(GuardTest, what_waits_at_the_end_does_not_keep_the_others_waiting) {
-  Guard guard(kAmple);
-  Change needs_b = file("a");
-  needs_b.undo = {"rm " + (folder / "a").string(), "[ ! -e " + (folder / "b").string() + " ]"};
-  EXPECT_TRUE(guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", file("b")}})["ok"]);
-  EXPECT_TRUE(guard.carry_out({{"do", "apply"}, {"id", 2}, {"change", needs_b}})["ok"]);
-  std::vector<std::string> told;
-  guard.put_all_back([&](const std::string& text) { told.push_back(text.substr(0, text.find(':'))); });
-  EXPECT_EQ(told, (std::vector<std::string>{"b is put back", "a is put back"}));
-  EXPECT_EQ(guard.changed(), 0u);
-}
-
-TEST_F(GuardTest, heals_wait_together_and_a_change_waits_for_them) {
-  GuardLink link(REAL_GUARD, lists(), "");
-  std::vector<GuardAnswer> answers;
-  const auto answered = [&](size_t count) {
-    return within(60s, [&] {
-      for (GuardAnswer& answer : link.answers()) answers.push_back(std::move(answer));
-      return answers.size() >= count;
-    });
-  };
-  const auto path = [&](const char* name) { return (folder / name).string(); };
-  Change late = file("late"), next = file("next");
-  late.undo = {"rm " + path("late"), "[ -e " + path("go") + " ] && touch " + path("late_is_back")};
-  next.apply.insert(next.apply.begin(), "[ -e " + path("late_is_back") + " ]");
-  link.apply(1, late);
-  link.apply(2, file("other"));
-  ASSERT_TRUE(answered(2));
-  link.undo(1);
-  link.undo(2);
-  ASSERT_TRUE(answered(3));
-  EXPECT_TRUE(answers[2].id == 2 && answers[2].undone && answers[2].ok) << answers[2].said;
-  std::ofstream(path("go")) << "";
-  link.apply(3, next);
-  ASSERT_TRUE(answered(5));
-  EXPECT_TRUE(answers[3].id == 1 && answers[3].undone && answers[3].ok) << answers[3].said;
-  EXPECT_TRUE(answers[4].id == 3 && answers[4].ok) << answers[4].said;
-}
-
 TEST_F(GuardTest, another_takes_over_from_one_that_is_killed) {
   GuardLink link(REAL_GUARD, lists(), "");
   link.apply(1, file("a"));
@@ -357,6 +267,27 @@ TEST_F(GuardTest, a_list_that_others_could_write_is_not_carried_out) {
   EXPECT_TRUE(fs::exists(lists() + "/1.json"));
 }
 
+// As below a command of the engine exec or of `r2bench exec`.
+TEST_F(GuardTest, it_does_not_end_with_a_command_that_its_owner_runs_below) {
+  const std::string mark = folder.string(), tool = (folder / "adds_the_marks").string();
+  std::ofstream(tool) << "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift\nexport " << kMarkVariable
+                      << "=" << mark << " " << kCommandMarkVariable << "=" << mark << "\nexec \"$@\"\n";
+  fs::permissions(tool, fs::perms::owner_all);
+  for (const std::string& started_by : {std::string(), tool}) {
+    SCOPED_TRACE(started_by);
+    for (const char* variable : {kMarkVariable, kCommandMarkVariable}) setenv(variable, mark.c_str(), 1);
+    GuardLink link(REAL_GUARD, lists(), started_by);
+    for (const char* variable : {kMarkVariable, kCommandMarkVariable}) unsetenv(variable);
+    link.apply(1, file("a"));
+    ASSERT_TRUE(wait_for(link).ok);
+    for (const char* variable : {kMarkVariable, kCommandMarkVariable})
+      EXPECT_EQ(kill_marked(mark, variable), 0u);
+    link.undo(1);
+    EXPECT_TRUE(wait_for(link).ok);
+    EXPECT_EQ(link.takeovers(), 0);
+  }
+}
+
 TEST_F(GuardTest, it_has_a_scope_of_its_own_where_systemd_is) {
   const std::string tool = (folder / "systemd-run").string();
   std::ofstream(tool) << "#!/bin/sh\necho \"$@\" >" << (folder / "said").string()
@@ -374,16 +305,6 @@ TEST_F(GuardTest, it_does_without_a_scope_that_cannot_be_made) {
   GuardLink link(REAL_GUARD, lists(), "/bin/false");
   link.apply(1, file("a"));
   EXPECT_TRUE(wait_for(link).ok);
-}
-
-TEST_F(GuardTest, the_shell_lets_its_caller_look_as_long_as_it_runs) {
-  const std::string end = (folder / "end").string();
-  int looks = 0;
-  const auto result = run_shell("until [ -e " + end + " ]; do sleep 0.01; done", kAmple, [&] {
-    if (++looks == 3) std::ofstream(end).flush();
-  });
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_GE(looks, 3);
 }
 
 }  // namespace

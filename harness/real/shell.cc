@@ -20,7 +20,7 @@ namespace r2bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kStatusLost = 127;
+constexpr int kStatusLost = 127, kNotStarted = 127;
 
 struct Attributes {
   posix_spawnattr_t value;
@@ -107,6 +107,15 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
   close(ends[0]);
   while (!result.output.empty() && result.output.back() == '\n') result.output.pop_back();
   return result;
+}
+
+ShellResult run_shell_or_tell(const std::string& command, std::chrono::milliseconds limit,
+                              const std::function<void()>& meanwhile) {
+  try {
+    return run_shell(command, limit, meanwhile);
+  } catch (const std::system_error& error) {
+    return {kNotStarted, error.what(), false, false};
+  }
 }
 
 }  // namespace r2bench

@@ -12,9 +12,10 @@ namespace r2bench {
 inline constexpr size_t kMostShellOutput = 256u << 10;  ///< bytes
 
 struct ShellResult {
-  int exit_code = 0;   ///< 128 + signal when one ended it, 124 when it took longer than allowed
-  std::string output;  ///< stdout and stderr together, without the last line's end
-  bool cut = false;    ///< there was more output than kMostShellOutput
+  int exit_code = 0;    ///< 128 + signal when one ended it, 124 when it took longer than allowed
+  std::string output;   ///< stdout and stderr together, without the last line's end
+  bool cut = false;     ///< there was more output than kMostShellOutput
+  bool started = true;  ///< false, with exit_code 127, of run_shell_or_tell(): `output` says why not
 };
 
 /// Waits for its end, at most `limit`; then it is killed with all that it started. `meanwhile` is called
@@ -22,5 +23,9 @@ struct ShellResult {
 /// and SIGCHLD are the command's defaults.
 ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
                       const std::function<void()>& meanwhile = {});
+/// For a caller that has to go on: where run_shell() throws std::system_error, because no pipe or process can
+/// be made, this is a command that has failed.
+ShellResult run_shell_or_tell(const std::string& command, std::chrono::milliseconds limit,
+                              const std::function<void()>& meanwhile = {});
 
 }  // namespace r2bench

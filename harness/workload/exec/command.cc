@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -35,8 +37,8 @@ void close_all_but(int fd) {
 Command::Command(const std::vector<std::string>& arguments,
                  const std::map<std::string, std::string>& environment) {
   signal(SIGTERM, SIG_IGN);
-  const std::string mark = std::to_string(getpid()) + "-" + std::to_string(r2ccl::now_ns());
-  start_guard(mark);
+  mark_ = std::to_string(getpid()) + "-" + std::to_string(r2ccl::now_ns());
+  start_guard();
   int output[2], status[2];
   if (pipe2(output, O_CLOEXEC) != 0 || pipe2(status, O_CLOEXEC) != 0) refuse("pipe");
   std::vector<char*> argv, envp;
@@ -45,7 +47,7 @@ Command::Command(const std::vector<std::string>& arguments,
   std::vector<std::string> pairs;
   for (const auto& [name, value] : environment)
     if (name != kCommandMarkVariable) pairs.push_back(name + "=" + value);
-  pairs.push_back(std::string(kCommandMarkVariable) + "=" + mark);
+  pairs.push_back(std::string(kCommandMarkVariable) + "=" + mark_);
   for (std::string& pair : pairs) envp.push_back(pair.data());
   envp.push_back(nullptr);
 
@@ -77,36 +79,48 @@ Command::Command(const std::vector<std::string>& arguments,
 
 /// A child outside the group that waits for the end of this process. Workers of torchrun, for example, are in
 /// sessions, and so in groups, of their own: they are found by the mark in their environment.
-void Command::start_guard(const std::string& mark) {
+void Command::start_guard() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) refuse("pipe");
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) refuse("socketpair");
   const pid_t group = getpgrp();
   guard_ = fork();
   if (guard_ < 0) refuse("fork");
   if (guard_ == 0) {
+    // If this job runs below a command of another one, that one's guard must not find this one: nobody else
+    // ends this command.
+    blank_marks();
     setsid();
     const int devnull = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) dup2(devnull, fd);
     close_all_but(ends[0]);
-    char none;
-    while (::read(ends[0], &none, 1) < 0 && errno == EINTR) {
+    char byte = 0;
+    [[maybe_unused]] const ssize_t told = write(ends[0], &byte, 1);
+    while (::read(ends[0], &byte, 1) < 0 && errno == EINTR) {
     }
     kill(-group, SIGKILL);
-    kill_marked(mark, kCommandMarkVariable);
+    kill_marked(mark_, kCommandMarkVariable);
     _exit(0);
   }
   close(ends[0]);
-  guard_pipe_ = ends[1];
+  guard_socket_ = ends[1];
+  char byte;
+  ssize_t n;
+  while ((n = ::read(guard_socket_, &byte, 1)) < 0 && errno == EINTR) {
+  }
+  if (n != 1) throw std::runtime_error("the guard of the command has ended at once");
 }
 
 Command::~Command() {
   if (pid_ > 0 && !ended()) {
     kill(pid_, SIGKILL);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
+    status_ = status;
   }
+  kill_marked(mark_, kCommandMarkVariable);
   if (output_ >= 0) close(output_);
-  // The guard goes on until this process ends: what the command has left behind ends with it.
+  // The guard goes on until this process ends, and kills the rest of the group.
 }
 
 bool Command::read(std::chrono::milliseconds wait, const std::function<void(const std::string&)>& line) {
@@ -141,6 +155,8 @@ void Command::read_rest(const std::function<void(const std::string&)>& line) {
   const ssize_t n = rest.empty() ? 0 : ::read(output_, rest.data(), rest.size());
   if (n > 0) take(rest.data(), size_t(n), line);
   if (!begun_.empty()) line(std::exchange(begun_, {}));
+  close(output_);
+  output_ = -1;
 }
 
 std::optional<int> Command::ended() {

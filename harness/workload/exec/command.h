@@ -20,6 +20,8 @@ class Command {
   /// too; when this process dies in any way the whole group is killed, and what has left the group with the
   /// environment that it was given. Throws std::system_error when it cannot be executed.
   Command(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment);
+  /// SIGKILL to it and to all that it started and that is found by its mark, in whatever group. Waits for its
+  /// end, and at most about half a second for the others.
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
@@ -28,7 +30,7 @@ class Command {
   /// more.
   bool read(std::chrono::milliseconds wait, const std::function<void(const std::string&)>& line);
   /// Hands over what has been printed before this call, the begun last line included, and no more: whoever
-  /// else has the output open may print for ever.
+  /// else has the output open may print for ever. The output is closed then.
   void read_rest(const std::function<void(const std::string&)>& line);
   /// waitpid's status once it has ended. Never blocks.
   std::optional<int> ended();
@@ -37,11 +39,12 @@ class Command {
   void terminate();
 
  private:
-  void start_guard(const std::string& mark);
+  void start_guard();
   void take(const char* text, size_t bytes, const std::function<void(const std::string&)>& line);
 
   pid_t pid_ = -1, guard_ = -1;
-  int output_ = -1, guard_pipe_ = -1;
+  std::string mark_;
+  int output_ = -1, guard_socket_ = -1;
   std::string begun_;  ///< a line whose end has not come
   std::optional<int> status_;
 };

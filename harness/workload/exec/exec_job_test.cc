@@ -9,10 +9,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "harness/base/testing/eventually.h"
 #include "harness/run/runner.h"
@@ -73,6 +75,17 @@ class ExecJob : public testing::Test {
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
+  }
+
+  /// The begin of a command of /bin/sh that stops the guard of its rank, and adds it to `list`.
+  static std::string stop_guard(const std::string& list) {
+    return "for child in $(cat /proc/$PPID/task/$PPID/children); do [ $child = $$ ] || "
+           "{ kill -STOP $child; echo $child >>" +
+           list + "; }; done; ";
+  }
+  static std::vector<pid_t> listed(const std::string& path) {
+    std::ifstream file(path);
+    return std::vector<pid_t>(std::istream_iterator<pid_t>(file), {});
   }
 
   std::string out_;
@@ -146,18 +159,54 @@ TEST_F(ExecJob, nothing_that_a_command_has_started_outlives_the_job) {
   EXPECT_EQ(count, 4);
 }
 
-// As the workers of torchrun, which are sessions of their own.
+// As the workers of torchrun, which are sessions of their own. They have ended when the job has; the guards,
+// which are stopped here, are for ranks that are killed.
 TEST_F(ExecJob, a_session_of_its_own_does_not_outlive_the_job) {
-  const std::string pids = out_ + "/pids";
+  const std::string pids = out_ + "/pids", guards = out_ + "/guards";
   const ModeResult mode =
-      shell("setsid sh -c 'echo $$ >>" + pids + "; exec sleep 1000' >/dev/null & while [ ! -s " + pids +
-            " ]; do sleep 0.01; done");
+      shell(stop_guard(guards) + "setsid sh -c 'echo $$ >>" + pids +
+            "; exec sleep 1000' >/dev/null & while [ ! -s " + pids + " ]; do sleep 0.01; done");
   EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
-  std::ifstream file(pids);
-  int count = 0;
-  for (pid_t pid; file >> pid; ++count)
-    EXPECT_TRUE(eventually([pid] { return kill(pid, 0) != 0; }, 10s)) << pid;
-  EXPECT_GE(count, 1);
+  for (const pid_t pid : listed(pids)) {
+    std::string command;  // what has ended has none, though nobody may have waited for it yet
+    EXPECT_FALSE(std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/cmdline"), command))
+        << pid << " " << command << " is there after the end of the job";
+  }
+  EXPECT_GE(listed(pids).size(), 1u);
+  EXPECT_EQ(listed(guards).size(), 2u);
+  for (const pid_t pid : listed(guards)) EXPECT_EQ(kill(pid, SIGCONT), 0) << "guard " << pid;
+}
+
+// The inner commands do not carry the mark of the outer one: only the inner guards can end them. These are
+// stopped until the outer guard has been through all processes (the last one is in a session of its own).
+TEST_F(ExecJob, nothing_of_a_job_within_a_command_outlives_the_outer_job) {
+  const std::string pids = out_ + "/pids", guards = out_ + "/guards", last = out_ + "/last",
+                    inner = out_ + "/inner.yaml", inner_log = out_ + "/inner.log";
+  std::ofstream(inner) << "version: 1\nname: inner\nmodes: [migrate]\n"
+                          "fabric: {nodes: 2, ranks_per_node: 1, nics_per_node: 1}\n"
+                          "workload:\n  engine: exec\n  command: >-\n"
+                          "    trap '' TERM; "
+                       << stop_guard(guards) << "sleep 1000 & one=$!; sleep 1000 & echo $one $! $$ >>" << pids
+                       << "; wait\n";
+  scenario_.timeouts.stall = 2s;
+  const ModeResult mode =
+      shell("trap '' TERM; test $RANK = 0 || exec sleep 1000; " R2BENCH " run " + inner +
+            " --fabric none --out " + out_ + "/inner >" + inner_log + " 2>&1 & until [ $(cat " + pids +
+            " 2>/dev/null | wc -l) = 2 ]; do echo it begins; sleep 0.1; done; "
+            "setsid sleep 1000 & echo $! >" +
+            last + "; wait");
+  EXPECT_EQ(mode.outcome, Outcome::kHang) << mode.error;
+  const auto gone = [](pid_t pid) { return eventually([pid] { return kill(pid, 0) != 0; }, 20s); };
+  ASSERT_EQ(listed(last).size(), 1u) << std::ifstream(inner_log).rdbuf();
+  EXPECT_TRUE(gone(listed(last)[0]));
+  EXPECT_EQ(listed(guards).size(), 2u);
+  for (const pid_t pid : listed(guards)) EXPECT_EQ(kill(pid, SIGCONT), 0) << "guard " << pid;
+  EXPECT_EQ(listed(pids).size(), 6u);
+  for (const pid_t pid : listed(pids)) {
+    const bool ended = gone(pid);
+    EXPECT_TRUE(ended) << pid;
+    if (!ended) kill(pid, SIGKILL);
+  }
 }
 
 TEST_F(ExecJob, what_a_command_leaves_behind_holds_up_nobody) {

@@ -10,7 +10,6 @@
 
 #include "harness/launch/process.h"
 #include "harness/workload/cpu/rank_config.h"
-#include "harness/workload/exec/command.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
@@ -52,6 +51,7 @@ int ExecRank::run() {
   } catch (const std::exception& e) {
     exit_code = fail("setup", e.what(), kRankSetupError);
   }
+  command_.reset();
   talk_.say({{"type", "closed"}});
   fflush(nullptr);
   _exit(exit_code);
@@ -84,7 +84,7 @@ int ExecRank::run_command() {
   }
   setvbuf(stdout, nullptr, _IOLBF, 0);
   OutputReader reader(options_);
-  Command command(options_.arguments, environment);
+  Command& command = command_.emplace(options_.arguments, environment);
   if (reader.begins_at_once())
     talk_.say({{"type", "printed"}, {"time_ns", r2ccl::now_ns()}, {"begun", true}});
 

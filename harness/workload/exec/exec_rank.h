@@ -3,8 +3,10 @@
 // output says, and how it ended. The whole life of one r2bench-exec-rank process.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "harness/workload/exec/command.h"
 #include "harness/workload/exec/exec_options.h"
 #include "harness/workload/exec/output_reader.h"
 #include "harness/workload/runner_talk.h"
@@ -28,6 +30,7 @@ class ExecRank {
   RunnerTalk talk_;
   std::string label_;
   ExecOptions options_;
+  std::optional<Command> command_;  ///< what it leaves behind ends with the job, not with the command
 };
 
 }  // namespace r2bench
