@@ -47,6 +47,7 @@ double over_bound(size_t nodes, size_t rails, const std::vector<double>& nics) {
   job.bytes = 4 << 20;
   job.bytes_per_second = 1e9;
   job.outstanding = 8;
+  job.beside = 4;
   const Schedule schedule = build(job, plan(job).value().choice());
   const auto shares = rail_shares(schedule, nics, rails);
   const auto flows = flows_of(schedule);
@@ -71,6 +72,7 @@ TEST(Rails, turns_that_know_no_weights_ask_some_nics_for_more) {
   job.bytes = 4 << 20;
   job.bytes_per_second = 1e9;
   job.outstanding = 8;
+  job.beside = 4;
   const Schedule schedule = build(job, plan(job).value().choice());
   const auto flows = flows_of(schedule);
   std::vector<RailShares> even;
