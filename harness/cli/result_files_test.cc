@@ -20,7 +20,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/testing/program_fixture.h"
-#include "harness/report/run_folder.h"
+#include "harness/report/whole_file.h"
 
 namespace r2bench {
 namespace {

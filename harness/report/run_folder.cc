@@ -12,7 +12,6 @@
 #include <cstring>
 #include <ctime>
 #include <ostream>
-#include <streambuf>
 #include <utility>
 
 namespace r2bench {
@@ -58,35 +57,6 @@ struct File {
   ~File() {
     if (fd >= 0) ::close(fd);
   }
-};
-
-/// Writes to a file descriptor, and remembers the first error.
-class FileBuffer : public std::streambuf {
- public:
-  explicit FileBuffer(int fd) : fd_(fd) { setp(room_.data(), room_.data() + room_.size()); }
-  int error() const { return error_; }
-
- private:
-  int_type overflow(int_type next) override {
-    if (sync() != 0) return traits_type::eof();
-    if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
-    return traits_type::not_eof(next);
-  }
-  int sync() override {
-    for (const char* at = pbase(); at < pptr() && error_ == 0;) {
-      const ssize_t count = ::write(fd_, at, size_t(pptr() - at));
-      if (count >= 0)
-        at += count;
-      else if (errno != EINTR)
-        error_ = errno;
-    }
-    setp(room_.data(), room_.data() + room_.size());
-    return error_ == 0 ? 0 : -1;
-  }
-
-  int fd_;
-  int error_ = 0;
-  std::array<char, 1 << 16> room_;
 };
 
 }  // namespace
@@ -188,28 +158,6 @@ void RunFolder::prove(uint64_t needed) const {
   if (error != 0 && error != EOPNOTSUPP && error != EINVAL) {
     throw cannot(path_, "a run needs " + std::to_string(needed >> 20) + " MiB there", error);
   }
-}
-
-void write_whole(const fs::path& named, const std::function<void(std::ostream&)>& content) {
-  std::error_code ignored;
-  const fs::path file =
-      fs::is_symlink(named, ignored) && fs::exists(named, ignored) ? fs::canonical(named) : named;
-  const bool is_replaced = !fs::exists(file, ignored) || fs::is_regular_file(file, ignored);
-  const fs::path part = is_replaced ? file.parent_path() / ("." + file.filename().string() + ".part") : file;
-  const auto fail = [&](int error) {
-    if (is_replaced) ::unlink(part.c_str());
-    throw cannot(named, "cannot be written", error);
-  };
-  {
-    const File opened{::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
-    if (opened.fd < 0) fail(errno);
-    FileBuffer buffer(opened.fd);
-    std::ostream out(&buffer);
-    content(out);
-    out.flush();
-    if (buffer.error() != 0) fail(buffer.error());
-  }
-  if (is_replaced && ::rename(part.c_str(), file.c_str()) != 0) fail(errno);
 }
 
 void RunFolder::write(const std::string& file_name, const std::string& content) const {

@@ -7,23 +7,13 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/report/report.h"
+#include "harness/report/whole_file.h"
 
 namespace r2bench {
-
-/// The user's to mend: exit code 64. what() is one sentence.
-class OutputError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// Writes a file as a whole or not at all, piece by piece: what is written need not fit into memory. What is
-/// no regular file (/dev/stdout, a pipe) is written as it is. Throws OutputError.
-void write_whole(const std::filesystem::path& file, const std::function<void(std::ostream&)>& content);
 
 class RunFolder {
  public:
