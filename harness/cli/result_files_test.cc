@@ -137,6 +137,30 @@ TEST_F(ResultFiles, leave_no_folder_of_a_scenario_that_was_not_run) {
   EXPECT_FALSE(fs::exists("new"));
 }
 
+TEST_F(ResultFiles, of_many_scenarios_do_not_use_up_the_open_files) {
+  constexpr size_t kScenarios = 60;
+  std::ofstream("many.yaml") << sample_scenario().source_text << "\nmatrix: {seed: [" << [] {
+    std::string seeds;
+    for (size_t i = 1; i <= kScenarios; ++i) seeds += (i > 1 ? ", " : "") + std::to_string(i);
+    return seeds;
+  }() << "]}\n";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(STDERR_FILENO);  // the lowest number that is free
+  ::close(next);
+  const rlimit small{rlim_t(next) + 20, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &small), 0);
+  const int fresh = call({"run", "many.yaml", "--no-plot", "--quiet"});
+  const std::string said = err.str();
+  const int named = call({"run", "many.yaml", "--no-plot", "--quiet", "--out", "result"});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(fresh, 0) << said;
+  EXPECT_EQ(named, 0) << err.str();
+  EXPECT_EQ(ran.size(), 2 * kScenarios);
+  EXPECT_EQ(entries("results/runs"), kScenarios);
+  EXPECT_EQ(entries("result"), kScenarios);
+}
+
 // The suite takes minutes; a gate can take hours.
 TEST_F(ResultFiles, that_are_written_at_the_end_are_checked_at_the_beginning) {
   EXPECT_EQ(call({"conformance", "--fabric", "vhca", "--case", "datagram", "--no-faults", "--raw",

@@ -65,6 +65,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
       made_(std::move(other.made_)),
       remove_content_(other.remove_content_),
+      waits_(std::exchange(other.waits_, false)),
       lock_(std::exchange(other.lock_, -1)) {
   other.made_.clear();
   other.remove_content_ = false;
@@ -72,6 +73,10 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
+  try {
+    lock();
+  } catch (const OutputError&) {
+  }
   if (remove_content_) {
     for (const auto& entry : fs::directory_iterator(path_, ignored)) fs::remove_all(entry.path(), ignored);
   }
@@ -91,6 +96,32 @@ void RunFolder::take() {
   }
 }
 
+void RunFolder::require_empty() const {
+  std::error_code error;
+  const fs::directory_iterator content(path_, error);
+  if (error) throw cannot(path_, "cannot be read", error.value());
+  if (content != fs::directory_iterator())
+    throw OutputError(path_.string() +
+                      ": is not empty; an older result is never overwritten, choose another "
+                      "folder with --out or remove it");
+}
+
+void RunFolder::unlock() {
+  if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+  waits_ = remove_content_ || !made_.empty();  // else it is kept
+}
+
+void RunFolder::lock() {
+  if (!std::exchange(waits_, false)) return;
+  try {
+    take();
+    require_empty();
+  } catch (const OutputError&) {  // it is another run's now
+    made_.clear(), remove_content_ = false;
+    throw;
+  }
+}
+
 RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
   RunFolder folder(path.lexically_normal().has_filename() ? path.lexically_normal()
                                                           : path.lexically_normal().parent_path());
@@ -101,14 +132,7 @@ RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
   }
   make_folders(folder.path_, folder.made_);
   folder.take();
-  std::error_code error;
-  const fs::directory_iterator content(folder.path_, error);
-  if (error) throw cannot(folder.path_, "cannot be read", error.value());
-  if (content != fs::directory_iterator()) {
-    throw OutputError(folder.path_.string() +
-                      ": is not empty; an older result is never overwritten, choose another "
-                      "folder with --out or remove it");
-  }
+  folder.require_empty();
   folder.remove_content_ = true;
   folder.prove(needed);
   return folder;

@@ -32,6 +32,11 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   void keep() { made_.clear(), remove_content_ = false; }
 
+  /// For a folder whose turn has not come yet: gives its lock back, and with it a file descriptor.
+  void unlock();
+  /// Takes it again, if it is not taken. Throws OutputError when another run has used the folder meanwhile.
+  void lock();
+
   /// write_whole() into this folder.
   void write(const std::string& file_name, const std::string& content) const;
   void write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const;
@@ -43,12 +48,14 @@ class RunFolder {
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
   void take();
+  void require_empty() const;
   void prove(uint64_t needed) const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  ///< outermost first
   bool remove_content_ = true;
-  int lock_ = -1;  ///< the folder, locked: a run that has not written yet has it all the same
+  bool waits_ = false;  ///< unlock() was called: another run may have the folder
+  int lock_ = -1;       ///< the folder, locked: a run that has not written yet has it all the same
 };
 
 }  // namespace r2bench
