@@ -34,12 +34,12 @@ const CLI::App& command_of(const CLI::App& app) {
   return *command;
 }
 
-/// The option of the command that the user may have meant by the first word that it does not know.
+/// The option of the command that the user may have meant by the first option that it does not know.
 std::string meant_option(const CLI::App& command, const CLI::ParseError& error) {
   if (error.get_exit_code() != int(CLI::ExitCodes::ExtrasError)) return "";
   const std::string said = error.what();
-  const size_t at = said.find("--");
-  if (at == std::string::npos) return "";
+  size_t at = said.find(" --");  // what is told before the words has none
+  if (at++ == std::string::npos) return "";
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);

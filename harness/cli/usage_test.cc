@@ -58,6 +58,8 @@ TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
       {{"run", "nic_down.yaml", "--colour"}, "not expected: --colour\n"},
       {{"inject", "list", "--jsno"},
        "r2bench inject list: The following argument was not expected: --jsno; did you mean '--json'?"},
+      {{"list", "--jsno", "b--r"}, "did you mean '--json'?"},
+      {{"list", "b--jsno"}, "not expected: b--jsno\n"},
       {{"run"}, "r2bench run: scenario is required\n"}};
   for (const auto& [words, told] : wrong) {
     EXPECT_EQ(call(words), kExitUsage);
