@@ -101,6 +101,7 @@ int list_command(const ListOptions& options, const Console& console);
 int explain_command(const std::vector<std::string>& scenarios, const LoadOptions& load,
                     const Console& console);
 int validate_command(const std::vector<std::string>& files, const Console& console);
+/// A signal ends the drawing, here and in plot_all_command(): no half figure is left.
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
 /// Every figure of the project from the results below `results`, into `out`. 0; 1 with `strict` when a figure
 /// has no data.

@@ -9,7 +9,7 @@
 #include "harness/cli/resources.h"
 #include "harness/report/comparison_report.h"
 #include "harness/report/result_file.h"
-#include "harness/report/run_folder.h"
+#include "harness/report/whole_file.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {

@@ -6,7 +6,7 @@
 #include "harness/cli/resources.h"
 #include "harness/report/nccl_tests.h"
 #include "harness/report/result_file.h"
-#include "harness/report/run_folder.h"
+#include "harness/report/whole_file.h"
 
 namespace r2bench {
 

@@ -6,6 +6,7 @@
 
 #include "harness/base/format.h"
 #include "harness/base/revision.h"
+#include "harness/cli/cell_lines.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/matrix/matrix_report.h"
@@ -37,19 +38,10 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   options.mode = arguments.mode;
   options.out_dir = folder.path().string();
   const std::string started = utc_now();
+  CellLines lines(console);
   const auto runs = matrix::run_cells(
       cells, options,
-      [&](const matrix::CellRun& run, size_t done, size_t all) {
-        const bool bad = run.result.verdict == matrix::CellVerdict::kFail ||
-                         run.result.verdict == matrix::CellVerdict::kMissed;
-        if (console.would_wait()) return;  // the jobs do not wait for a terminal that is stopped
-        if (console.live) console.out << "\r\033[K";
-        if (bad)
-          console.out << run.cell.name() << ": " << name(run.result.verdict) << ": " << run.result.why
-                      << "\n";
-        if (console.live) console.out << done << " of " << all << "  " << run.cell.name();
-        console.out << std::flush;
-      },
+      [&](const matrix::CellRun& run, size_t done, size_t all) { lines.show(run, done, all); },
       signals.cancel());
   std::string only;
   for (const std::string& pattern : arguments.only) only += " --only '" + pattern + "'";
@@ -65,7 +57,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   std::error_code ignored;
   fs::remove(folder.path() / "failed", ignored);  // when it is empty
   folder.keep();
-  if (console.live) console.out << "\r\033[K";
+  lines.finish();
   console.out << matrix::table(runs) << "Files: " << folder.path().string()
               << "/  (matrix.md, matrix.json)\n";
   if (signals.caught() != 0) return kExitSignal + signals.caught();

@@ -34,12 +34,12 @@ const CLI::App& command_of(const CLI::App& app) {
   return *command;
 }
 
-/// The option of the command that the user may have meant by the first word that it does not know.
+/// The option of the command that the user may have meant by the first option that it does not know.
 std::string meant_option(const CLI::App& command, const CLI::ParseError& error) {
   if (error.get_exit_code() != int(CLI::ExitCodes::ExtrasError)) return "";
   const std::string said = error.what();
-  const size_t at = said.find("--");
-  if (at == std::string::npos) return "";
+  size_t at = said.find(" --");  // what is told before the words has none
+  if (at++ == std::string::npos) return "";
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -86,6 +86,14 @@ const char* advice_for(int error) {
     default:
       return "";
   }
+}
+
+/// The exit status after all that was printed: output that is lost is said, and makes 64 of a 0 that does not
+/// stand without it.
+int after_output(int status, bool stands, const Console& console) {
+  if (!console.has_lost_output()) return status;
+  console.err << "r2bench: the output is not complete: it cannot be written; is the disk full?\n";
+  return status == 0 && !stands ? kExitUsage : status;
 }
 
 /// Runs it; what the user can mend is said, and becomes 64.
@@ -154,7 +162,8 @@ Subcommand add_run(CLI::App& app,
   return {[options] { return options->command->parsed(); },
           [options, run = std::move(run)](const Runner& runner, const Console& console) {
             return run(options->finished(), runner, console);
-          }};
+          },
+          [options] { return !options->arguments.dry_run; }};
 }
 
 CLI::App* add_tool(CLI::App& app, const char* name) {
@@ -185,17 +194,14 @@ int program_main(int argc, const char* const* argv, const AddSubcommands& add, c
     foreign = std::move(others);
     app.parse(static_cast<int>(own.size()), own.data());
   } catch (const CLI::Success& told) {  // --help and --version
-    return app.exit(told, console.out, console.err);
+    return after_output(app.exit(told, console.out, console.err), false, console);
   } catch (const CLI::ParseError& error) {
     return explain_parse(app, error, argc > 1 ? argv[1] : "", console);
   }
   for (const Subcommand& subcommand : subcommands) {
     if (!subcommand.called()) continue;
     const int status = guarded(subcommand, runner, console);
-    if (!console.has_lost_output()) return status;
-    console.err << "r2bench: the output is not complete: it cannot be written; is the disk full?\n";
-    // A verdict stands: the run's files have been written.
-    return status == 0 && app.get_subcommands().front()->get_name() != "run" ? kExitUsage : status;
+    return after_output(status, subcommand.status_stands && subcommand.status_stands(), console);
   }
   return kExitUsage;
 }

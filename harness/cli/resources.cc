@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/resources.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
-#include "harness/report/run_folder.h"
+#include "harness/report/whole_file.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -26,25 +22,6 @@ void append_to_file(const fs::path& file, const std::string& text) {
   std::ofstream stream(file, std::ios::binary | std::ios::app);
   stream << text << std::flush;
   if (!stream) throw OutputError(file.string() + ": cannot be written");
-}
-
-void check_writable(const fs::path& file) {
-  const auto cannot = [&](int error) {
-    throw OutputError(file.string() + ": cannot be written: " + std::strerror(error));
-  };
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) cannot(EISDIR);
-    // Opening a pipe waits for its reader, and closing it again would be the end of what the reader gets.
-    if (::faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) != 0) cannot(errno);
-    return;
-  }
-  // What write_whole() makes first.
-  const fs::path part = file.parent_path() / ("." + file.filename().string() + ".part");
-  const int made = ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (made < 0) cannot(errno);
-  ::close(made);
-  ::unlink(part.c_str());
 }
 
 fs::path program_prefix() {

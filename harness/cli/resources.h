@@ -25,10 +25,6 @@ void write_file(const std::filesystem::path& file, const std::string& text);
 /// Throws OutputError where it cannot be written.
 void append_to_file(const std::filesystem::path& file, const std::string& text);
 
-/// Throws OutputError where write_file() could not write `file`; leaves everything as it was. For a file that
-/// is written only after long work.
-void check_writable(const std::filesystem::path& file);
-
 /// <program>/..: bin/ and lib/ of the build or installation.
 std::filesystem::path program_prefix();
 

@@ -20,7 +20,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/testing/program_fixture.h"
-#include "harness/report/run_folder.h"
+#include "harness/report/whole_file.h"
 
 namespace r2bench {
 namespace {
@@ -137,6 +137,30 @@ TEST_F(ResultFiles, leave_no_folder_of_a_scenario_that_was_not_run) {
   EXPECT_FALSE(fs::exists("new"));
 }
 
+TEST_F(ResultFiles, of_many_scenarios_do_not_use_up_the_open_files) {
+  constexpr size_t kScenarios = 60;
+  std::ofstream("many.yaml") << sample_scenario().source_text << "\nmatrix: {seed: [" << [] {
+    std::string seeds;
+    for (size_t i = 1; i <= kScenarios; ++i) seeds += (i > 1 ? ", " : "") + std::to_string(i);
+    return seeds;
+  }() << "]}\n";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(STDERR_FILENO);  // the lowest number that is free
+  ::close(next);
+  const rlimit small{rlim_t(next) + 20, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &small), 0);
+  const int fresh = call({"run", "many.yaml", "--no-plot", "--quiet"});
+  const std::string said = err.str();
+  const int named = call({"run", "many.yaml", "--no-plot", "--quiet", "--out", "result"});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(fresh, 0) << said;
+  EXPECT_EQ(named, 0) << err.str();
+  EXPECT_EQ(ran.size(), 2 * kScenarios);
+  EXPECT_EQ(entries("results/runs"), kScenarios);
+  EXPECT_EQ(entries("result"), kScenarios);
+}
+
 // The suite takes minutes; a gate can take hours.
 TEST_F(ResultFiles, that_are_written_at_the_end_are_checked_at_the_beginning) {
   EXPECT_EQ(call({"conformance", "--fabric", "vhca", "--case", "datagram", "--no-faults", "--raw",
@@ -224,6 +248,15 @@ class SlowFigure : public ResultFiles {
     std::string number, name, state;
     return bool(stat >> number >> name >> state) && state != "Z";
   }
+  /// As a user who presses Ctrl-C, or `kill`: only while the command draws, because later it would end this
+  /// program.
+  static std::thread user(int signal) {
+    return std::thread([signal] {
+      const bool draws = eventually([] { return fs::exists("pids"); });
+      EXPECT_TRUE(draws);
+      if (draws) ::kill(::getpid(), signal);
+    });
+  }
   static pid_t child_of_script() { return pids().first; }
   static pid_t script() { return pids().second; }
 
@@ -237,14 +270,11 @@ class SlowFigure : public ResultFiles {
 };
 
 TEST_F(SlowFigure, ends_with_the_first_signal_and_leaves_no_half_figure) {
-  std::thread user([] {
-    EXPECT_TRUE(eventually([] { return fs::exists("pids"); }));
-    ::kill(::getpid(), SIGTERM);
-  });
+  std::thread terminates = user(SIGTERM);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(call({"run", "nic_down.yaml", "--out", "result"}), kExitSignal + SIGTERM) << err.str();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
-  user.join();
+  terminates.join();
   EXPECT_FALSE(lives(script()));
   EXPECT_TRUE(eventually([] { return !lives(child_of_script()); }, 5s));  // killed, not waited for
   for (const auto& entry : fs::directory_iterator("result"))
@@ -252,6 +282,24 @@ TEST_F(SlowFigure, ends_with_the_first_signal_and_leaves_no_half_figure) {
   EXPECT_TRUE(fs::exists("result/result.json"));
   EXPECT_NE(out.str().find("Verdict: pass"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("No picture: "), std::string::npos) << out.str();
+}
+
+TEST_F(SlowFigure, of_plot_ends_with_the_first_signal_too) {
+  fs::create_directory("run");
+  fs::copy_file(std::string(R2BENCH_SOURCE_DIR) + "/results/reference/nic_down/result.json",
+                "run/result.json");
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"plot", "run"}, {"plot", "--all", "--results", "run", "--out", "run"}}) {
+    fs::remove("pids");
+    std::thread interrupts = user(SIGINT);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(call(words), kExitSignal + SIGINT) << words[1] << ": " << err.str();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s) << words[1];
+    interrupts.join();
+    EXPECT_FALSE(lives(script()));
+    EXPECT_EQ(entries("run"), 1u) << words[1];
+    EXPECT_NE(err.str().find("interrupted"), std::string::npos) << err.str();
+  }
 }
 
 TEST_F(SlowFigure, does_not_outlive_a_run_that_is_killed) {

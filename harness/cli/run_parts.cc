@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <utility>
@@ -28,13 +29,16 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The folders of a run's scenarios, whose names all differ. Those that --out names are made before the first
-/// job: an older result in one of them must not end the run after hours.
+/// job: an older result in one of them must not end the run after hours. Only the current one is locked: a
+/// lock takes a file descriptor, and a run can have more scenarios than a process may open files.
 class RunFolders {
  public:
   RunFolders(const std::string& out, const std::vector<std::string>& names) : fresh_(out.empty()) {
     try {
-      for (size_t i = 0; i < names.size() && !fresh_; ++i)
-        folders_.push_back(RunFolder::create(names.size() == 1 ? fs::path(out) : fs::path(out) / names[i]));
+      for (size_t i = 0; i < names.size() && !fresh_; ++i) {
+        named_.push_back(RunFolder::create(names.size() == 1 ? fs::path(out) : fs::path(out) / names[i]));
+        if (i > 0) named_.back().unlock();
+      }
     } catch (...) {
       remove();
       throw;
@@ -43,20 +47,23 @@ class RunFolders {
   RunFolders(const RunFolders&) = delete;
   ~RunFolders() { remove(); }
 
-  /// That of scenario `i`; good until the next call.
+  /// That of scenario `i`; good until the next call, before which it is kept.
   RunFolder& of(size_t i, const std::string& name) {
-    if (fresh_) folders_.push_back(RunFolder::create_fresh(fs::path("results") / "runs", name));
-    return folders_[i];
+    if (fresh_) return current_.emplace(RunFolder::create_fresh(fs::path("results") / "runs", name));
+    if (i > 0) named_[i - 1].unlock();
+    named_[i].lock();
+    return named_[i];
   }
 
  private:
   /// The latest first: the first one also removes the folders above it, once they are empty.
   void remove() {
-    while (!folders_.empty()) folders_.pop_back();
+    while (!named_.empty()) named_.pop_back();
   }
 
   bool fresh_;
-  std::vector<RunFolder> folders_;
+  std::optional<RunFolder> current_;  ///< without --out
+  std::vector<RunFolder> named_;      ///< by --out
 };
 
 Verdict run_one(const RunArguments& arguments, const Scenario& scenario, RunFolder& folder,

@@ -4,6 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <ostream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -105,21 +109,39 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
 
 namespace {
 
-/// Runs one of plots/*.py; its output, without the last line's end.
-std::string run_plot_script(const char* script, std::vector<std::string> arguments,
-                            std::initializer_list<int> good, int& exit_code) {
+/// Of a script that was killed.
+void remove_half_figures(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<fs::path> parts;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") && (name.ends_with(".png.part") || name.ends_with(".pdf.part")))
+      parts.push_back(entry.path());
+  }
+  for (const fs::path& part : parts) fs::remove(part, ignored);
+}
+
+/// Draws all figures into `folder`; the script's output, without the last line's end, and its exit status.
+std::pair<std::string, int> draw_all(const std::string& results, const fs::path& folder, bool strict,
+                                     const Signals& signals) {
   const auto python = find_python();
   if (!python) throw UsageError("python3 is not found; install python3-matplotlib");
-  arguments.insert(arguments.begin(), (share_or_throw() / "plots" / script).string());
-  const ScriptResult done = run_python(*python, std::move(arguments), kAllPlotsSeconds);
-  exit_code = done.exit_code;
+  std::vector<std::string> arguments{(share_or_throw() / "plots" / "all_figures.py").string(), "--results",
+                                     results, "--out", folder.string()};
+  if (strict) arguments.push_back("--strict");
+  const ScriptResult done = run_python(*python, std::move(arguments), kAllPlotsSeconds, &signals.cancel());
+  if (signals.caught() != 0 && done.exit_code != 0) {
+    remove_half_figures(folder);
+    return {"", kExitSignal + signals.caught()};
+  }
+  if (done.exit_code == 0 || done.exit_code == 1 || done.exit_code == kExitUsage)
+    return {done.output, done.exit_code};
+  remove_half_figures(folder);
   if (done.exit_code == kExitNoMatplotlib)
     throw UsageError(python->string() + " has no matplotlib; install python3-matplotlib");
   if (done.exit_code == 124)
     throw UsageError("the plot scripts took longer than " + std::to_string(kAllPlotsSeconds) + " s");
-  if (std::find(good.begin(), good.end(), done.exit_code) == good.end())
-    throw UsageError(last_line(done.output));
-  return done.output;
+  throw UsageError(last_line(done.output));
 }
 
 /// The pictures can be made of results of version 1, too.
@@ -142,16 +164,21 @@ int plot_all_command(const std::string& results, const std::string& out, bool st
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw UsageError(folder.string() + ": " + error.message());
-  std::vector<std::string> arguments{"--results", results, "--out", folder.string()};
-  if (strict) arguments.push_back("--strict");
-  int status = 0;
-  console.out << run_plot_script("all_figures.py", arguments, {0, 1, kExitUsage}, status) << "\n";
+  const Signals signals;
+  const auto [output, status] = draw_all(results, folder, strict, signals);
+  if (status > kExitSignal) {
+    console.err << "r2bench: drawing the figures was interrupted; to draw them: r2bench plot --all\n";
+  } else {
+    console.out << output << "\n";
+  }
   return status;
 }
 
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console) {
   std::map<fs::path, std::string> taken;
+  const Signals signals;
   for (const std::string& named : results) {
+    if (signals.caught() != 0) return kExitSignal + signals.caught();
     const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
     if (!fs::exists(file))
       throw UsageError(file.string() + ": no such file; give a result.json or the folder of a run");
@@ -166,7 +193,12 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) throw UsageError(folder.string() + ": " + error.message());
-    if (const auto reason = make_pictures(file.string(), folder.string())) throw UsageError(*reason);
+    const auto reason = make_pictures(file.string(), folder.string(), &signals.cancel());
+    if (reason && signals.caught() == 0) throw UsageError(*reason);
+    if (reason) {
+      console.err << "r2bench: " << *reason << "\n";
+      return kExitSignal + signals.caught();
+    }
     console.out << (folder / "timeline.png").string() << "\n" << (folder / "timeline.pdf").string() << "\n";
   }
   return 0;

@@ -16,12 +16,16 @@ namespace {
 
 /// Its options are in `options` once the command line has been parsed.
 template <typename Options, typename Run>
-Subcommand subcommand(const CLI::App* app, std::shared_ptr<Options> options, Run run) {
+Subcommand subcommand(const CLI::App* app, std::shared_ptr<Options> options, Run run,
+                      std::function<bool()> status_stands = nullptr) {
   return {[app] { return app->parsed(); },
           [options = std::move(options), run](const Runner& runner, const Console& console) {
             return run(*options, runner, console);
-          }};
+          },
+          std::move(status_stands)};
 }
+
+bool always() { return true; }
 
 Subcommand add_host_agent(CLI::App& app) {
   const auto launcher = std::make_shared<std::string>();
@@ -161,11 +165,13 @@ Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
       "Examples: r2bench guest -- ibv_devices\n"
       "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
       "node1_nic0 -x 1 node0'");
-  return subcommand(guest, arguments,
-                    [&foreign](GuestArguments& given, const Runner&, const Console& console) {
-                      given.command = foreign;
-                      return guest_command(given, console);
-                    });
+  return subcommand(
+      guest, arguments,
+      [&foreign](GuestArguments& given, const Runner&, const Console& console) {
+        given.command = foreign;
+        return guest_command(given, console);
+      },
+      always);
 }
 
 Subcommand add_conformance(CLI::App& app) {
@@ -189,10 +195,13 @@ Subcommand add_conformance(CLI::App& app) {
   conformance->add_option("--raw", options->arguments.raw,
                           "With one fabric: write its observations as JSON to this file instead of a table");
   conformance->footer("Exit status: 0 all deviations are explained and accepted, 1 a deviation is not.");
-  return subcommand(conformance, options, [](Options& given, const Runner&, const Console& console) {
-    given.arguments.faults = !given.no_faults;
-    return conformance_command(given.arguments, console);
-  });
+  return subcommand(
+      conformance, options,
+      [](Options& given, const Runner&, const Console& console) {
+        given.arguments.faults = !given.no_faults;
+        return conformance_command(given.arguments, console);
+      },
+      always);
 }
 
 Subcommand add_matrix(CLI::App& app) {
@@ -216,10 +225,12 @@ Subcommand add_matrix(CLI::App& app) {
   matrix->footer(
       "Exit status: 0 all cells pass, 1 a cell fails, 2 the fault of a cell missed its moment, 64 wrong "
       "command line, 70 internal error.");
-  return subcommand(matrix, arguments,
-                    [](const MatrixArguments& given, const Runner&, const Console& console) {
-                      return matrix_command(given, console);
-                    });
+  return subcommand(
+      matrix, arguments,
+      [](const MatrixArguments& given, const Runner&, const Console& console) {
+        return matrix_command(given, console);
+      },
+      [arguments] { return !arguments->list; });
 }
 
 Subcommand add_export(CLI::App& app) {
@@ -256,11 +267,13 @@ Subcommand add_env(CLI::App& app) {
 Subcommand add_exec(CLI::App& app, const std::vector<std::string>& foreign) {
   const auto options = std::make_shared<ExecCommandOptions>();
   options->add_to(app);
-  return subcommand(options->command, options,
-                    [&foreign](ExecCommandOptions& given, const Runner&, const Console& console) {
-                      given.arguments.command = foreign;
-                      return exec_command(given.finished(), console);
-                    });
+  return subcommand(
+      options->command, options,
+      [&foreign](ExecCommandOptions& given, const Runner&, const Console& console) {
+        given.arguments.command = foreign;
+        return exec_command(given.finished(), console);
+      },
+      always);
 }
 
 Subcommand add_inject(CLI::App& app) {
@@ -293,12 +306,14 @@ std::vector<Subcommand> add_comparisons(CLI::App& app) {
                      [](const Options& given, const Runner&, const Console& console) {
                        return compare_command(given.both.compare_finished(), console);
                      }),
-          subcommand(options->both.gate, options,
-                     [](const Options& given, const Runner& runner, const Console& console) {
-                       GateArguments gate = given.both.gate_finished();
-                       gate.load = given.gate_changes.load();
-                       return gate_command(gate, runner, console);
-                     })};
+          subcommand(
+              options->both.gate, options,
+              [](const Options& given, const Runner& runner, const Console& console) {
+                GateArguments gate = given.both.gate_finished();
+                gate.load = given.gate_changes.load();
+                return gate_command(gate, runner, console);
+              },
+              always)};
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ struct Subcommand {
   std::function<bool()> called;  ///< by the command line that was parsed
   /// The exit status; throws what commands.h says.
   std::function<int(const Runner&, const Console&)> run;
+  /// Whether exit status 0 stands although output is lost: it is a verdict, and the files that show it have
+  /// been written, or it is the status of the program that the command ran. None: it becomes 64.
+  std::function<bool()> status_stands = nullptr;
 };
 
 /// Adds a program's commands to `app`. `foreign`: the words behind '--' of `exec` and `guest`, filled in

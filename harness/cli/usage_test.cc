@@ -11,6 +11,7 @@
 namespace r2bench {
 namespace {
 
+namespace fs = std::filesystem;
 using Program = ProgramTest;
 
 TEST_F(Program, usage_errors_are_64) {
@@ -57,6 +58,8 @@ TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
       {{"run", "nic_down.yaml", "--colour"}, "not expected: --colour\n"},
       {{"inject", "list", "--jsno"},
        "r2bench inject list: The following argument was not expected: --jsno; did you mean '--json'?"},
+      {{"list", "--jsno", "b--r"}, "did you mean '--json'?"},
+      {{"list", "b--jsno"}, "not expected: b--jsno\n"},
       {{"run"}, "r2bench run: scenario is required\n"}};
   for (const auto& [words, told] : wrong) {
     EXPECT_EQ(call(words), kExitUsage);
@@ -81,6 +84,21 @@ TEST_F(Program, output_that_is_lost_is_told) {
   EXPECT_NE(err.str().find("the output is not complete"), std::string::npos) << err.str();
   EXPECT_EQ(call_with("/dev/full", O_WRONLY, {"run", "nic_down.yaml", "--no-plot"}), 0);
   EXPECT_NE(err.str().find("the output is not complete"), std::string::npos) << err.str();
+  for (const std::vector<const char*>& words : {std::vector<const char*>{"run", "nic_down.yaml", "--dry-run"},
+                                                {"matrix", "--list"},
+                                                {"--help"},
+                                                {"run", "--help"},
+                                                {"--version"}}) {
+    EXPECT_EQ(call_with("/dev/full", O_WRONLY, words), kExitUsage) << words[0];
+    EXPECT_NE(err.str().find("the output is not complete"), std::string::npos) << err.str();
+  }
+  // A gate's files have been written; the programs that exec and guest run have ended with this status.
+  EXPECT_EQ(call_with("/dev/full", O_WRONLY,
+                      {"gate", "nic_down.yaml", "--repeats", "2", "--save-baseline", "b.json"}),
+            0)
+      << err.str();
+  EXPECT_NE(err.str().find("the output is not complete"), std::string::npos) << err.str();
+  EXPECT_TRUE(fs::exists("b.json"));
   EXPECT_EQ(call_with("/dev/null", O_WRONLY, {"list"}), 0);
   EXPECT_EQ(err.str(), "");
 }

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <ctime>
 #include <ostream>
-#include <streambuf>
 #include <utility>
 
 namespace r2bench {
@@ -60,41 +59,13 @@ struct File {
   }
 };
 
-/// Writes to a file descriptor, and remembers the first error.
-class FileBuffer : public std::streambuf {
- public:
-  explicit FileBuffer(int fd) : fd_(fd) { setp(room_.data(), room_.data() + room_.size()); }
-  int error() const { return error_; }
-
- private:
-  int_type overflow(int_type next) override {
-    if (sync() != 0) return traits_type::eof();
-    if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
-    return traits_type::not_eof(next);
-  }
-  int sync() override {
-    for (const char* at = pbase(); at < pptr() && error_ == 0;) {
-      const ssize_t count = ::write(fd_, at, size_t(pptr() - at));
-      if (count >= 0)
-        at += count;
-      else if (errno != EINTR)
-        error_ = errno;
-    }
-    setp(room_.data(), room_.data() + room_.size());
-    return error_ == 0 ? 0 : -1;
-  }
-
-  int fd_;
-  int error_ = 0;
-  std::array<char, 1 << 16> room_;
-};
-
 }  // namespace
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
       made_(std::move(other.made_)),
       remove_content_(other.remove_content_),
+      waits_(std::exchange(other.waits_, false)),
       lock_(std::exchange(other.lock_, -1)) {
   other.made_.clear();
   other.remove_content_ = false;
@@ -102,6 +73,10 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
+  try {
+    lock();
+  } catch (const OutputError&) {
+  }
   if (remove_content_) {
     for (const auto& entry : fs::directory_iterator(path_, ignored)) fs::remove_all(entry.path(), ignored);
   }
@@ -121,6 +96,32 @@ void RunFolder::take() {
   }
 }
 
+void RunFolder::require_empty() const {
+  std::error_code error;
+  const fs::directory_iterator content(path_, error);
+  if (error) throw cannot(path_, "cannot be read", error.value());
+  if (content != fs::directory_iterator())
+    throw OutputError(path_.string() +
+                      ": is not empty; an older result is never overwritten, choose another "
+                      "folder with --out or remove it");
+}
+
+void RunFolder::unlock() {
+  if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+  waits_ = remove_content_ || !made_.empty();  // else it is kept
+}
+
+void RunFolder::lock() {
+  if (!std::exchange(waits_, false)) return;
+  try {
+    take();
+    require_empty();
+  } catch (const OutputError&) {  // it is another run's now
+    made_.clear(), remove_content_ = false;
+    throw;
+  }
+}
+
 RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
   RunFolder folder(path.lexically_normal().has_filename() ? path.lexically_normal()
                                                           : path.lexically_normal().parent_path());
@@ -131,14 +132,7 @@ RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
   }
   make_folders(folder.path_, folder.made_);
   folder.take();
-  std::error_code error;
-  const fs::directory_iterator content(folder.path_, error);
-  if (error) throw cannot(folder.path_, "cannot be read", error.value());
-  if (content != fs::directory_iterator()) {
-    throw OutputError(folder.path_.string() +
-                      ": is not empty; an older result is never overwritten, choose another "
-                      "folder with --out or remove it");
-  }
+  folder.require_empty();
   folder.remove_content_ = true;
   folder.prove(needed);
   return folder;
@@ -188,28 +182,6 @@ void RunFolder::prove(uint64_t needed) const {
   if (error != 0 && error != EOPNOTSUPP && error != EINVAL) {
     throw cannot(path_, "a run needs " + std::to_string(needed >> 20) + " MiB there", error);
   }
-}
-
-void write_whole(const fs::path& named, const std::function<void(std::ostream&)>& content) {
-  std::error_code ignored;
-  const fs::path file =
-      fs::is_symlink(named, ignored) && fs::exists(named, ignored) ? fs::canonical(named) : named;
-  const bool is_replaced = !fs::exists(file, ignored) || fs::is_regular_file(file, ignored);
-  const fs::path part = is_replaced ? file.parent_path() / ("." + file.filename().string() + ".part") : file;
-  const auto fail = [&](int error) {
-    if (is_replaced) ::unlink(part.c_str());
-    throw cannot(named, "cannot be written", error);
-  };
-  {
-    const File opened{::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
-    if (opened.fd < 0) fail(errno);
-    FileBuffer buffer(opened.fd);
-    std::ostream out(&buffer);
-    content(out);
-    out.flush();
-    if (buffer.error() != 0) fail(buffer.error());
-  }
-  if (is_replaced && ::rename(part.c_str(), file.c_str()) != 0) fail(errno);
 }
 
 void RunFolder::write(const std::string& file_name, const std::string& content) const {

@@ -7,23 +7,13 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/report/report.h"
+#include "harness/report/whole_file.h"
 
 namespace r2bench {
-
-/// The user's to mend: exit code 64. what() is one sentence.
-class OutputError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// Writes a file as a whole or not at all, piece by piece: what is written need not fit into memory. What is
-/// no regular file (/dev/stdout, a pipe) is written as it is. Throws OutputError.
-void write_whole(const std::filesystem::path& file, const std::function<void(std::ostream&)>& content);
 
 class RunFolder {
  public:
@@ -42,6 +32,11 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   void keep() { made_.clear(), remove_content_ = false; }
 
+  /// For a folder whose turn has not come yet: gives its lock back, and with it a file descriptor.
+  void unlock();
+  /// Takes it again, if it is not taken. Throws OutputError when another run has used the folder meanwhile.
+  void lock();
+
   /// write_whole() into this folder.
   void write(const std::string& file_name, const std::string& content) const;
   void write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const;
@@ -53,12 +48,14 @@ class RunFolder {
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
   void take();
+  void require_empty() const;
   void prove(uint64_t needed) const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  ///< outermost first
   bool remove_content_ = true;
-  int lock_ = -1;  ///< the folder, locked: a run that has not written yet has it all the same
+  bool waits_ = false;  ///< unlock() was called: another run may have the folder
+  int lock_ = -1;       ///< the folder, locked: a run that has not written yet has it all the same
 };
 
 }  // namespace r2bench

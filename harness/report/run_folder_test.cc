@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include "harness/measure/testing/sample_result.h"
 
@@ -93,6 +95,45 @@ TEST_F(RunFolderTest, of_two_runs_that_want_one_folder_only_one_gets_it) {
     }
     EXPECT_EQ(fs::exists(path), there);
     EXPECT_NO_THROW(RunFolder::create(path)) << "the lock is given back";
+  }
+}
+
+TEST_F(RunFolderTest, an_unlocked_folder_is_taken_again_only_if_nobody_has_used_it) {
+  {
+    RunFolder folder = RunFolder::create(root / "a" / "mine");
+    folder.unlock();
+    folder.lock();
+    EXPECT_THROW(RunFolder::create(root / "a" / "mine"), OutputError) << "it is locked again";
+    folder.write("x.txt", "x");
+    EXPECT_NO_THROW(folder.lock()) << "it is locked";
+    fs::remove(root / "a" / "mine" / "x.txt");
+    folder.unlock();
+  }
+  EXPECT_TRUE(fs::is_empty(root)) << "its turn did not come";
+  for (const bool has_written : {false, true}) {
+    const fs::path path = root / (has_written ? "written" : "running");
+    std::optional<RunFolder> mine = RunFolder::create(path);
+    mine->unlock();
+    std::optional<RunFolder> other = RunFolder::create(path);
+    if (has_written) {
+      other->write("result.json", "{}");
+      other->keep();
+      other.reset();
+    }
+    EXPECT_THROW(mine->lock(), OutputError);
+    mine.reset();
+    EXPECT_TRUE(fs::is_directory(path));
+    EXPECT_EQ(fs::exists(path / "result.json"), has_written);
+  }
+  for (const bool there : {false, true}) {
+    const fs::path path = root / (there ? "there" : "new");
+    if (there) fs::create_directory(path);
+    RunFolder waiting = RunFolder::create(path);
+    waiting.unlock();
+    const RunFolder other = RunFolder::create(path);
+    other.write("log", "x");
+    { const RunFolder ends_before_its_turn = std::move(waiting); }
+    EXPECT_TRUE(fs::exists(path / "log"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <string_view>
 
 #include <yaml-cpp/yaml.h>
 
@@ -231,7 +232,9 @@ void note_overrides(Scenario& scenario, const LoadOptions& options) {
 /// Text in another encoding would get into results, which nothing could read again. UTF-16 and UTF-32 that
 /// begin with a byte order mark are read as what they are.
 void check_utf8(Document& document, const std::string& text) {
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return;
+  using namespace std::string_view_literals;
+  for (const std::string_view mark : {"\xff\xfe"sv, "\xfe\xff"sv, "\0\0\xfe\xff"sv})
+    if (text.starts_with(mark)) return;
   const size_t good = valid_utf8(text);
   if (good == text.size()) return;
   const size_t line_begin = text.rfind('\n', good) + 1;  // npos + 1 is 0
@@ -360,10 +363,9 @@ std::vector<Scenario> load_scenarios(const std::string& path, const LoadOptions&
   text.resize(size_t(stream.gcount()));
   if (stream.bad()) throw ScenarioError({{path, 0, 0, "cannot be read to its end", ""}});
   if (text.size() > kMaxBytes)
-    throw ScenarioError({{path, 0, 0,
-                          "has more than " + std::to_string(kMaxBytes >> 20) +
-                              " MiB, and so is no scenario; give the YAML file of one",
-                          ""}});
+    throw ScenarioError(
+        {{path, 0, 0,
+          "is larger than " + std::to_string(kMaxBytes >> 20) + " MiB, the limit for a scenario file", ""}});
   return parse_scenarios(path, text, options);
 }
 

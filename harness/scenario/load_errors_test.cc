@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstdint>
 #include <filesystem>
 
 #include "harness/scenario/testing/problems_of.h"
@@ -73,6 +74,22 @@ TEST(LoadErrors, text_that_is_not_utf8_is_refused_where_it_stands) {
   EXPECT_EQ(parse_scenarios("x.yaml", file("description: größe"), {})[0].description, "größe");
 }
 
+TEST(LoadErrors, a_byte_order_mark_tells_the_encoding) {
+  const std::string scenario = file("description: plain");  // ASCII
+  for (const size_t width : {2, 4})
+    for (const bool big_endian : {false, true}) {
+      std::string encoded;
+      const auto add = [&](uint32_t unit) {
+        for (size_t i = 0; i < width; ++i)
+          encoded += char(unit >> 8 * (big_endian ? width - 1 - i : i) & 0xff);
+      };
+      add(0xfeff);
+      for (const char c : scenario) add(uint32_t(c));
+      EXPECT_EQ(parse_scenarios("x.yaml", encoded, {})[0].description, "plain")
+          << 8 * width << (big_endian ? " BE" : " LE");
+    }
+}
+
 TEST(LoadErrors, keys_of_a_matrix_and_of_set_are_told_with_their_place) {
   std::vector<Problem> problems =
       problems_of(file("matrix:\n  workload.bites: [1 MiB]\n  fabrik.nodes: [2]"));
@@ -134,8 +151,7 @@ TEST(LoadErrors, what_is_no_scenario_file_is_said) {
     }
     return std::string("accepted");
   };
-  EXPECT_EQ(told("/dev/zero"),
-            "/dev/zero: has more than 4 MiB, and so is no scenario; give the YAML file of one\n");
+  EXPECT_EQ(told("/dev/zero"), "/dev/zero: is larger than 4 MiB, the limit for a scenario file\n");
   std::string pattern = testing::TempDir() + "scenario_XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   std::filesystem::create_symlink("nowhere", pattern + "/dangling.yaml");

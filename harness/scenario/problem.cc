@@ -18,14 +18,21 @@ std::string shown(std::string text) {
   return text;
 }
 
+/// The beginning of the character in UTF-8 of which text[at] is a byte; `at` where it is none.
+size_t character_begin(const std::string& text, size_t at) {
+  size_t begin = at;
+  while (begin > 0 && at - begin < 3 && begin < text.size() && (text[begin] & 0xC0) == 0x80) --begin;
+  return begin < text.size() && (text[begin] & 0xC0) == 0x80 ? at : begin;
+}
+
 /// The part of a long line around `column` (from 1; 0: its beginning), which becomes the column in that part.
 std::string part_around(const std::string& line, int& column) {
   if (line.size() <= kShownColumns) return line;
   const size_t at = column > 0 ? std::min(size_t(column) - 1, line.size()) : 0;
-  const size_t from = at > kShownColumns / 2 ? at - kShownColumns / 2 : 0;
-  const bool more = from + kShownColumns < line.size();
+  const size_t from = character_begin(line, at > kShownColumns / 2 ? at - kShownColumns / 2 : 0);
+  const size_t end = character_begin(line, std::min(from + kShownColumns, line.size()));
   if (column > 0) column = int(at - from) + 1 + (from > 0 ? 3 : 0);
-  return (from > 0 ? "..." : "") + line.substr(from, kShownColumns) + (more ? "..." : "");
+  return (from > 0 ? "..." : "") + line.substr(from, end - from) + (end < line.size() ? "..." : "");
 }
 
 }  // namespace
@@ -36,8 +43,8 @@ std::string to_string(const Problem& problem) {
     text += ":" + std::to_string(problem.line);
     if (problem.column > 0) text += ":" + std::to_string(problem.column);
   }
-  const bool cut = problem.message.size() > kShownMessage;
-  text += ": " + shown(problem.message.substr(0, kShownMessage)) + (cut ? "..." : "") + "\n";
+  const size_t end = character_begin(problem.message, std::min(problem.message.size(), kShownMessage));
+  text += ": " + shown(problem.message.substr(0, end)) + (end < problem.message.size() ? "..." : "") + "\n";
   if (problem.source_line.empty()) return text;
   const std::string number = std::to_string(problem.line);
   int column = problem.column;

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "harness/base/utf8.h"
+
 namespace r2bench {
 namespace {
 
@@ -33,6 +35,20 @@ TEST(Problem, of_a_long_line_the_part_around_the_column_is_shown) {
   ASSERT_NE(caret, std::string::npos);
   const auto column = [&](size_t at) { return at - text.rfind('\n', at); };
   EXPECT_EQ(column(y), column(caret));
+}
+
+TEST(Problem, is_cut_between_characters) {
+  for (const std::string character : {"é", "…", "\U0001F600"}) {
+    std::string text;
+    while (text.size() < 10'000) text += character;
+    for (const std::string before : {"", "a", "ab", "abc"}) {
+      const std::string told = to_string({"f.yaml", 1, 5'001, before + text, before + text});
+      EXPECT_EQ(valid_utf8(told), told.size()) << told;
+      EXPECT_GT(told.size(), 2000u);
+    }
+  }
+  const std::string no_text(10'000, '\x80');
+  EXPECT_GT(to_string({"f.yaml", 1, 5'001, no_text, no_text}).size(), 2000u);
 }
 
 }  // namespace

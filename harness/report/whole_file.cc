@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/report/whole_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <ostream>
+#include <streambuf>
+#include <string>
+#include <utility>
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxLinks = 40;  // the kernel's own limit (path_resolution(7))
+constexpr int kMaxParts = 100;
+
+OutputError cannot_be_written(const fs::path& path, int error) {
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return OutputError(path.string() + ": cannot be written: " + std::strerror(error) +
+                     (full ? "; free some space" : ""));
+}
+
+/// Closes at the end of its scope.
+struct OpenFile {
+  int fd = -1;
+  ~OpenFile() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+/// Writes to a file descriptor, and remembers the first error.
+class FileBuffer : public std::streambuf {
+ public:
+  explicit FileBuffer(int fd) : fd_(fd) { setp(room_.data(), room_.data() + room_.size()); }
+  int error() const { return error_; }
+
+ private:
+  int_type overflow(int_type next) override {
+    if (sync() != 0) return traits_type::eof();
+    if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
+    return traits_type::not_eof(next);
+  }
+  int sync() override {
+    for (const char* at = pbase(); at < pptr() && error_ == 0;) {
+      const ssize_t count = ::write(fd_, at, size_t(pptr() - at));
+      if (count >= 0) {
+        at += count;
+      } else if (errno == EAGAIN) {  // a descriptor of the caller's can be nonblocking
+        pollfd writable{fd_, POLLOUT, 0};
+        ::poll(&writable, 1, -1);
+      } else if (errno != EINTR) {
+        error_ = errno;
+      }
+    }
+    setp(room_.data(), room_.data() + room_.size());
+    return error_ == 0 ? 0 : -1;
+  }
+
+  int fd_;
+  int error_ = 0;
+  std::array<char, 1 << 16> room_;
+};
+
+/// Where and how a file is written.
+struct Target {
+  fs::path file;        ///< behind all links; it need not exist
+  int descriptor = -1;  ///< of this process, which `file` names
+  bool exists = false;
+  bool replaceable = false;  ///< a regular file, or none yet
+};
+
+/// Throws OutputError where it can be told without writing that `named` cannot be written.
+Target target_of(const fs::path& named) {
+  Target target{named};
+  std::error_code error;
+  const fs::path descriptors = fs::canonical("/proc/self/fd", error);
+  bool special = false;
+  for (int links = 0; links < kMaxLinks && !special; ++links) {
+    const fs::path folder =
+        fs::canonical(target.file.has_parent_path() ? target.file.parent_path() : ".", error);
+    if (error) break;  // opening the file tells why
+    const std::string name = target.file.filename().string();
+    if (folder == descriptors &&
+        std::from_chars(name.data(), name.data() + name.size(), target.descriptor).ec == std::errc()) {
+      const int flags = ::fcntl(target.descriptor, F_GETFL);
+      if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) throw cannot_be_written(named, EBADF);
+      return target;
+    }
+    const bool link = fs::is_symlink(target.file, error);
+    // What is behind a link of /proc is in use under another name; what is in /dev belongs to the system.
+    special = (folder.string() + "/").starts_with("/proc/") || (folder == "/dev" && !link);
+    if (special || !link) break;
+    target.file = folder / fs::read_symlink(target.file, error);
+  }
+  if (special) target.file = named;
+  struct stat status {};
+  target.exists = ::stat(target.file.c_str(), &status) == 0;
+  if (!target.exists && errno != ENOENT) throw cannot_be_written(named, errno);
+  if (target.exists && S_ISDIR(status.st_mode)) throw cannot_be_written(named, EISDIR);
+  if (target.exists && ::faccessat(AT_FDCWD, target.file.c_str(), W_OK, AT_EACCESS) != 0)
+    throw cannot_be_written(named, errno);
+  target.replaceable = !special && (!target.exists || S_ISREG(status.st_mode));
+  return target;
+}
+
+/// A new file beside the target, whose name becomes `part`; -1 and errno: it cannot be made.
+int make_part(const Target& target, fs::path& part) {
+  const std::string name = "." + target.file.filename().string() + ".part";
+  for (int number = 1; number <= kMaxParts; ++number) {  // the others are somebody else's, or left by a kill
+    part = target.file.parent_path() / (number == 1 ? name : name + std::to_string(number));
+    const int made = ::open(part.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    if (made >= 0 || errno != EEXIST) return made;
+  }
+  return -1;
+}
+
+/// Whether an error of making the part, or of giving it the target's name, says nothing of the target itself.
+bool in_place_after(const Target& target, int error) {
+  return target.exists && (error == EACCES || error == EPERM || error == EROFS || error == EBUSY ||
+                           error == EXDEV || error == ENAMETOOLONG || error == EEXIST);
+}
+
+/// Returns the first error, or 0.
+int write_to(int fd, const std::function<void(std::ostream&)>& content) {
+  FileBuffer buffer(fd);
+  std::ostream out(&buffer);
+  content(out);
+  out.flush();
+  return buffer.error();
+}
+
+void write_in_place(const Target& target, const fs::path& named,
+                    const std::function<void(std::ostream&)>& content) {
+  const OpenFile opened{target.descriptor >= 0
+                            ? ::fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0)
+                            : ::open(target.file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
+  if (opened.fd < 0) throw cannot_be_written(named, errno);
+  if (const int error = write_to(opened.fd, content); error != 0) throw cannot_be_written(named, error);
+}
+
+/// A file that was made here is removed at the end of the scope, unless release() was called.
+class Part {
+ public:
+  explicit Part(fs::path path) : path_(std::move(path)) {}
+  ~Part() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  Part(const Part&) = delete;
+  void release() { path_.clear(); }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+void write_whole(const fs::path& named, const std::function<void(std::ostream&)>& content) {
+  const Target target = target_of(named);
+  if (!target.replaceable) return write_in_place(target, named, content);
+  fs::path path;
+  const int made = make_part(target, path);
+  if (made < 0 && in_place_after(target, errno)) return write_in_place(target, named, content);
+  if (made < 0) throw cannot_be_written(named, errno);
+  Part part(path);
+  {
+    const OpenFile opened{made};
+    if (const int error = write_to(opened.fd, content); error != 0) throw cannot_be_written(named, error);
+    struct stat before {};
+    if (target.exists && ::stat(target.file.c_str(), &before) == 0)
+      ::fchmod(opened.fd, before.st_mode & 0777);  // where that cannot be, it has the mode of a new file
+  }
+  if (::rename(path.c_str(), target.file.c_str()) == 0) {
+    part.release();
+  } else if (in_place_after(target, errno)) {
+    std::ifstream written(path, std::ios::binary);
+    write_in_place(target, named, [&](std::ostream& out) { out << written.rdbuf(); });
+  } else {
+    throw cannot_be_written(named, errno);
+  }
+}
+
+void check_writable(const fs::path& named) {
+  const Target target = target_of(named);
+  // Opening a pipe waits for its reader, and closing it again would be the end of what the reader gets.
+  if (!target.replaceable) return;
+  fs::path path;
+  const OpenFile made{make_part(target, path)};
+  if (made.fd < 0 && !in_place_after(target, errno)) throw cannot_be_written(named, errno);
+  if (made.fd >= 0) ::unlink(path.c_str());
+}
+
+}  // namespace r2bench
