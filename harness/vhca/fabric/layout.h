@@ -177,12 +177,14 @@ struct alignas(64) QpSlot {
   std::atomic<std::uint64_t> srq_intent;
   std::atomic<std::uint32_t> type;  // ibv_qp_type; this and `port` are read before the hold
   std::atomic<std::uint32_t> port;
-  std::uint32_t srq;  // slot + 1; 0 = a receive queue of its own
+  // slot + 1; 0 = a receive queue of its own. This and `recv_cq` are also read by threads that destroy such
+  // an object, of any QP that a holder may come back to.
+  std::atomic<std::uint32_t> srq;
   std::uint32_t pd;
-  std::uint32_t recv_pd;      // whose keys the receive requests use
-  std::uint32_t recv_cq;      // slot
-  std::uint32_t recv_cq_bit;  // which bit of that CQ's `ready`
-  std::uint32_t recv_depth;   // power of two, ring size
+  std::uint32_t recv_pd;               // whose keys the receive requests use
+  std::atomic<std::uint32_t> recv_cq;  // slot
+  std::uint32_t recv_cq_bit;           // which bit of that CQ's `ready`
+  std::uint32_t recv_depth;            // power of two, ring size
   std::uint32_t recv_stride;
   std::uint64_t recv_ring;  // offset in the fabric
   std::uint32_t max_recv_sge;
