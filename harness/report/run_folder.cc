@@ -118,6 +118,7 @@ void RunFolder::lock() {
     require_empty();
   } catch (const OutputError&) {  // it is another run's now
     made_.clear(), remove_content_ = false;
+    if (lock_ >= 0) ::close(std::exchange(lock_, -1));
     throw;
   }
 }

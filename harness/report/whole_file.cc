@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <ostream>
 #include <streambuf>
 #include <string>
@@ -33,9 +32,9 @@ OutputError cannot_be_written(const fs::path& path, int error) {
 /// Closes at the end of its scope.
 struct OpenFile {
   int fd = -1;
-  ~OpenFile() {
-    if (fd >= 0) ::close(fd);
-  }
+  ~OpenFile() { close(); }
+  /// Returns the error, or 0. File systems of other machines tell here that there was no space.
+  int close() { return fd >= 0 && ::close(std::exchange(fd, -1)) != 0 ? errno : 0; }
 };
 
 /// Writes to a file descriptor, and remembers the first error.
@@ -79,6 +78,13 @@ struct Target {
   bool replaceable = false;  ///< a regular file, or none yet
 };
 
+/// -1: it is none.
+int number_of(const std::string& text) {
+  int number = -1;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  return read.ec == std::errc() && read.ptr == text.data() + text.size() ? number : -1;
+}
+
 /// Throws OutputError where it can be told without writing that `named` cannot be written.
 Target target_of(const fs::path& named) {
   Target target{named};
@@ -90,8 +96,8 @@ Target target_of(const fs::path& named) {
         fs::canonical(target.file.has_parent_path() ? target.file.parent_path() : ".", error);
     if (error) break;  // opening the file tells why
     const std::string name = target.file.filename().string();
-    if (folder == descriptors &&
-        std::from_chars(name.data(), name.data() + name.size(), target.descriptor).ec == std::errc()) {
+    if (folder == descriptors && number_of(name) >= 0) {
+      target.descriptor = number_of(name);
       const int flags = ::fcntl(target.descriptor, F_GETFL);
       if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) throw cannot_be_written(named, EBADF);
       return target;
@@ -118,13 +124,14 @@ int make_part(const Target& target, fs::path& part) {
   const std::string name = "." + target.file.filename().string() + ".part";
   for (int number = 1; number <= kMaxParts; ++number) {  // the others are somebody else's, or left by a kill
     part = target.file.parent_path() / (number == 1 ? name : name + std::to_string(number));
-    const int made = ::open(part.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    const int made = ::open(part.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     if (made >= 0 || errno != EEXIST) return made;
   }
   return -1;
 }
 
-/// Whether an error of making the part, or of giving it the target's name, says nothing of the target itself.
+/// True for an error of making the part, or of giving it the target's name, that concerns its folder or the
+/// part, and not the target.
 bool in_place_after(const Target& target, int error) {
   return target.exists && (error == EACCES || error == EPERM || error == EROFS || error == EBUSY ||
                            error == EXDEV || error == ENAMETOOLONG || error == EEXIST);
@@ -141,11 +148,38 @@ int write_to(int fd, const std::function<void(std::ostream&)>& content) {
 
 void write_in_place(const Target& target, const fs::path& named,
                     const std::function<void(std::ostream&)>& content) {
-  const OpenFile opened{target.descriptor >= 0
-                            ? ::fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0)
-                            : ::open(target.file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
+  const int create = target.exists ? 0 : O_CREAT;  // with it some systems refuse what others own in /tmp
+  OpenFile opened{target.descriptor >= 0
+                      ? ::fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0)
+                      : ::open(target.file.c_str(), create | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
   if (opened.fd < 0) throw cannot_be_written(named, errno);
   if (const int error = write_to(opened.fd, content); error != 0) throw cannot_be_written(named, error);
+  if (const int error = opened.close(); error != 0) throw cannot_be_written(named, error);
+}
+
+/// Gives the new file the owner, the group and the permissions of the one that it replaces; false: it cannot.
+bool take_over(const Target& target, int part) {
+  struct stat before {
+  }, made{};
+  if (!target.exists) return true;
+  if (::stat(target.file.c_str(), &before) != 0 || ::fstat(part, &made) != 0) return false;
+  if ((before.st_uid != made.st_uid || before.st_gid != made.st_gid) &&
+      ::fchown(part, before.st_uid, before.st_gid) != 0)
+    return false;
+  return ::fchmod(part, before.st_mode & 0777) == 0;
+}
+
+/// All that `file` has. Returns the error of reading, or 0.
+int copy_from(int file, std::ostream& out) {
+  if (::lseek(file, 0, SEEK_SET) != 0) return errno;
+  for (std::array<char, 1 << 16> room;;) {
+    const ssize_t count = ::read(file, room.data(), room.size());
+    if (count == 0) return 0;
+    if (count > 0)
+      out.write(room.data(), count);
+    else if (errno != EINTR)
+      return errno;
+  }
 }
 
 /// A file that was made here is removed at the end of the scope, unless release() was called.
@@ -172,21 +206,19 @@ void write_whole(const fs::path& named, const std::function<void(std::ostream&)>
   if (made < 0 && in_place_after(target, errno)) return write_in_place(target, named, content);
   if (made < 0) throw cannot_be_written(named, errno);
   Part part(path);
-  {
-    const OpenFile opened{made};
-    if (const int error = write_to(opened.fd, content); error != 0) throw cannot_be_written(named, error);
-    struct stat before {};
-    if (target.exists && ::stat(target.file.c_str(), &before) == 0)
-      ::fchmod(opened.fd, before.st_mode & 0777);  // where that cannot be, it has the mode of a new file
-  }
-  if (::rename(path.c_str(), target.file.c_str()) == 0) {
-    part.release();
-  } else if (in_place_after(target, errno)) {
-    std::ifstream written(path, std::ios::binary);
-    write_in_place(target, named, [&](std::ostream& out) { out << written.rdbuf(); });
-  } else {
-    throw cannot_be_written(named, errno);
-  }
+  OpenFile opened{made};
+  if (!take_over(target, made)) return write_in_place(target, named, content);
+  if (const int error = write_to(made, content); error != 0) throw cannot_be_written(named, error);
+  const OpenFile again{::fcntl(made, F_DUPFD_CLOEXEC, 0)};
+  if (const int error = opened.close(); error != 0) throw cannot_be_written(named, error);
+  if (::rename(path.c_str(), target.file.c_str()) == 0) return part.release();
+  if (!in_place_after(target, errno)) throw cannot_be_written(named, errno);
+  int unread = again.fd < 0 ? EBADF : 0;
+  if (unread == 0)
+    write_in_place(target, named, [&](std::ostream& out) { unread = copy_from(again.fd, out); });
+  if (unread == 0) return;
+  part.release();  // the target may be cut off: what was written is in the part
+  throw OutputError(named.string() + ": cannot be written, but " + path.string() + " has it");
 }
 
 void check_writable(const fs::path& named) {

@@ -152,6 +152,24 @@ TEST_F(WholeFile, keeps_the_permissions_of_what_it_replaces) {
   EXPECT_EQ(fs::status(root / "file").permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST_F(WholeFile, keeps_the_owner_of_what_it_replaces) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  write(root / "page.html", "older\n");
+  ASSERT_EQ(::chown((root / "page.html").c_str(), 65534, 65534), 0);
+  fs::permissions(root / "page.html", fs::perms::owner_read | fs::perms::owner_write);
+  write(root / "page.html", "newer\n");
+  struct stat now {};
+  ASSERT_EQ(::stat((root / "page.html").c_str(), &now), 0);
+  EXPECT_EQ(now.st_uid, 65534u);
+  EXPECT_EQ(now.st_gid, 65534u);
+  EXPECT_EQ(now.st_mode & 0777, 0600u);
+  EXPECT_EQ(content(root / "page.html"), "newer\n");
+}
+
+TEST_F(WholeFile, is_no_descriptor_if_its_name_only_begins_with_a_number) {
+  EXPECT_NE(refusal("/dev/fd/1x"), "");
+}
+
 TEST_F(WholeFile, is_written_in_place_in_a_folder_that_cannot_be_written) {
   std::ofstream(root / "file") << "older, and longer\n";
   OrdinaryUser::give(root / "file");
