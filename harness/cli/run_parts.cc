@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/run_parts.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -29,15 +31,16 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The folders of a run's scenarios, whose names all differ. Those that --out names are made before the first
-/// job: an older result in one of them must not end the run after hours. Only the current one is locked: a
-/// lock takes a file descriptor, and a run can have more scenarios than a process may open files.
+/// job: an older result in one of them must not end the run after hours. They are locked until then, as far
+/// as file descriptors suffice: a run can have more scenarios than a process may open files. The others are
+/// locked in their turn.
 class RunFolders {
  public:
   RunFolders(const std::string& out, const std::vector<std::string>& names) : fresh_(out.empty()) {
     try {
       for (size_t i = 0; i < names.size() && !fresh_; ++i) {
         named_.push_back(RunFolder::create(names.size() == 1 ? fs::path(out) : fs::path(out) / names[i]));
-        if (i > 0) named_.back().unlock();
+        if (i >= most_locked()) named_.back().unlock();
       }
     } catch (...) {
       remove();
@@ -59,6 +62,12 @@ class RunFolders {
   /// The latest first: the first one also removes the folders above it, once they are empty.
   void remove() {
     while (!named_.empty()) named_.pop_back();
+  }
+
+  /// A lock takes a descriptor; a job needs many, too.
+  static size_t most_locked() {
+    rlimit files{};
+    return getrlimit(RLIMIT_NOFILE, &files) == 0 ? std::max<size_t>(1, files.rlim_cur / 8) : 1;
   }
 
   bool fresh_;
