@@ -264,8 +264,10 @@ std::string reason(const Job& job, const Plan& plan) {
     }
   }
   const char* limit = best.reduction_s > std::max(best.transfer_s, best.steps_s) ? "the additions"
-                      : best.steps_s > best.transfer_s                           ? "latency"
-                                                                                 : "the busiest port";
+                      : best.steps_s > best.transfer_s && job.outstanding > 1
+                          ? "latency, or by operations that wait for each other"
+                      : best.steps_s > best.transfer_s ? "latency"
+                                                       : "the busiest port";
   return text + ". It is limited by " + limit + ", and takes " + number(best.seconds / plan.bound_s, "%.3f") +
          " × the lower bound.";
 }

@@ -91,7 +91,7 @@ TEST(Advise, an_unequal_ring_counts_one_fill) {
   }
 }
 
-TEST(Advise, an_operation_in_one_piece_is_no_stream) {
+TEST(Advise, an_operation_in_one_piece_counts_it_once) {
   const Speeds speeds{.bytes_per_second = 1.25e9, .rails = 4};
   const std::vector<double> degraded{1, 0.5, 1, 1};
   const uint64_t bytes = 512 << 10, piece = piece_of_operation(bytes);

@@ -21,7 +21,8 @@ struct Case {
   double nic = kNic;
 };
 std::ostream& operator<<(std::ostream& out, const Case& of) {
-  return out << of.p << " nodes, x = " << of.x << ", " << of.mib << " MiB";
+  return out << of.p << " nodes, x = " << of.x << ", " << of.mib << " MiB, NICs of " << of.nic / 125e6
+             << " Gbit/s";
 }
 
 struct Outcome {
