@@ -13,11 +13,11 @@ namespace r2bench {
 inline constexpr const char* kMarkVariable = "R2BENCH_MEMBER";          ///< of `r2bench exec`
 inline constexpr const char* kCommandMarkVariable = "R2BENCH_COMMAND";  ///< of the engine exec
 
-/// SIGKILL to every process of this user with `variable`=`mark` in its environment, until none is left
-/// (bounded). Never this process itself. Returns how many were sent one.
+/// SIGKILL to every process of this user (as root: of all users) with `variable`=`mark` in its environment,
+/// until none is left (bounded). Never this process itself. Returns how many were sent one.
 size_t kill_marked(const std::string& mark, const char* variable = kMarkVariable);
-/// Its rounds. `kill_round` returns how many it found. The end is two rounds in a row that find none: during
-/// execve() a process shows no environment. Returns how many were found in all.
+/// The rounds of kill_marked(): `kill_round` returns how many it found. The end is two rounds in a row that
+/// find none: during execve() a process shows no environment. Returns how many were found in all.
 size_t kill_rounds(const std::function<size_t()>& kill_round);
 
 /// For a helper that must not end with the command that it was started below: overwrites both variables in

@@ -21,7 +21,7 @@ class Command {
   /// environment that it was given. Throws std::system_error when it cannot be executed.
   Command(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment);
   /// SIGKILL to it and to all that it started and that is found by its mark, in whatever group. Waits for its
-  /// end, and at most about half a second for the others.
+  /// end, and for a short time, half a second on a machine with few processes, for the others.
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
