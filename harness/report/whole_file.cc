@@ -159,8 +159,8 @@ void write_in_place(const Target& target, const fs::path& named,
 
 /// Gives the new file the owner, the group and the permissions of the one that it replaces; false: it cannot.
 bool take_over(const Target& target, int part) {
-  struct stat before {
-  }, made{};
+  struct stat before {};
+  struct stat made {};
   if (!target.exists) return true;
   if (::stat(target.file.c_str(), &before) != 0 || ::fstat(part, &made) != 0) return false;
   if ((before.st_uid != made.st_uid || before.st_gid != made.st_gid) &&
@@ -213,12 +213,17 @@ void write_whole(const fs::path& named, const std::function<void(std::ostream&)>
   if (const int error = opened.close(); error != 0) throw cannot_be_written(named, error);
   if (::rename(path.c_str(), target.file.c_str()) == 0) return part.release();
   if (!in_place_after(target, errno)) throw cannot_be_written(named, errno);
+  part.release();  // an error may cut the target off: what was written is in the part until it is there
+  const std::string kept = "; " + path.string() + " has what was to be written";
   int unread = again.fd < 0 ? EBADF : 0;
-  if (unread == 0)
-    write_in_place(target, named, [&](std::ostream& out) { unread = copy_from(again.fd, out); });
-  if (unread == 0) return;
-  part.release();  // the target may be cut off: what was written is in the part
-  throw OutputError(named.string() + ": cannot be written, but " + path.string() + " has it");
+  try {
+    if (unread == 0)
+      write_in_place(target, named, [&](std::ostream& out) { unread = copy_from(again.fd, out); });
+  } catch (const OutputError& error) {
+    throw OutputError(error.what() + kept);
+  }
+  if (unread != 0) throw OutputError(cannot_be_written(named, unread).what() + kept);
+  ::unlink(path.c_str());
 }
 
 void check_writable(const fs::path& named) {
