@@ -71,7 +71,7 @@ def cases(arguments):
     found = []
 
     def add(name, **case):
-        base = {"name": name, "nodes": 4, "nics": NICS, "mode": 3, "plan": [], "steps": before_and_after(mib), "left": {}, "collnet": None, "env": {}, "nccl": ""}
+        base = {"name": name, "nodes": 4, "nics": NICS, "mode": 3, "plan": [], "steps": before_and_after(mib), "left": {}, "collnet": None, "env": {}, "nccl": arguments.nccl}
         found.append(base | case)
 
     healthy = [step("healthy", mib * MIB // 4, 12), step("healthy 1 MiB", MIB // 4, 12), step("healthy 64 KiB", 16384, 12)]
@@ -111,11 +111,6 @@ def cases(arguments):
         steps=[step("before", mib * MIB // 4, 6), step("struck", mib * MIB // 4, 16), step("after", mib * MIB // 4, 8)])
     if arguments.direct:
         add("lost_direct", plan=[lost()], left={0: 0.75}, env={"NCCL_ALGO": "allreduce:collnetdirect"})
-    for path in arguments.other_nccl:
-        label = re.sub(r"[^0-9A-Za-z.]", "", os.path.basename(path))
-        add(f"lost_other_{label}", plan=[lost()], left={0: 0.75}, nccl=path)
-        add(f"lost_other_{label}_balance", mode=2, plan=[lost()], left={0: 0.75}, nccl=path)
-        add(f"lost_other_{label}_migrate", mode=1, plan=[lost()], left={0: 0.75}, nccl=path)
     # Once more, so that what is compared was not measured on one side of a drift of the machine.
     add("healthy_mode3_again", steps=healthy, collnet="none")
     add("healthy_migrate_again", mode=1, steps=healthy)
@@ -326,7 +321,7 @@ def main():
     parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN (default: the plugin's)")
     parser.add_argument("--minutes", type=float, default=8, help="start no case after this time")
     parser.add_argument("--limit", type=float, default=75, help="time limit of one case, seconds")
-    parser.add_argument("--other-nccl", action="append", default=[], metavar="LIBNCCL", help="libnccl.so.2 of another version, which adds a case; may be repeated")
+    parser.add_argument("--nccl", default="", metavar="LIBNCCL", help="libnccl.so.2 to bind (default: PyTorch's)")
     parser.add_argument("--direct", action="store_true", help="also test CollNetDirect, which needs an NVSwitch")
     parser.add_argument("--only", default="", help="run only cases whose name contains one of these words (separated by commas)")
     parser.add_argument("--skip", default="", help="leave out cases whose name contains one of these words (separated by commas)")
@@ -335,6 +330,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the cases without running them")
     arguments = parser.parse_args()
     arguments.build = os.path.abspath(arguments.build)
+    if arguments.nccl and not os.path.isfile(arguments.nccl):
+        parser.error(f"--nccl {arguments.nccl}: there is no such file; give the path of a libnccl.so.2")
     only, skip = ([word for word in words.split(",") if word] for words in (arguments.only, arguments.skip))
     chosen = [c for c in cases(arguments) if (not only or any(w in c["name"] for w in only)) and not any(w in c["name"] for w in skip)]
     if arguments.list:

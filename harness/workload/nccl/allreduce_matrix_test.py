@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import allreduce_matrix as matrix  # noqa: E402  pylint: disable=wrong-import-position
 
-ARGUMENTS = argparse.Namespace(mib=64, mbits=2000, direct=True, margin=None, other_nccl=["/other/libnccl-2.23.so"], build="/nowhere")
+ARGUMENTS = argparse.Namespace(mib=64, mbits=2000, direct=True, margin=None, nccl="", build="/nowhere")
 CASES = {case["name"]: case for case in matrix.cases(ARGUMENTS)}
 BYTES = {"int8": 1, "uint8": 1, "float8e4m3": 1, "float8e5m2": 1, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 
@@ -46,7 +46,7 @@ def outcome(name, algorithm="COLLNET_CHAIN", change=lambda said: None, struck=Tr
 class Plan(unittest.TestCase):
     def test_cases_cover_what_an_application_may_do(self):
         self.assertLessEqual({"lost_mode3", "half_mode3", "throttle_mode3", "six_nodes_mode3", "two_degraded_mode3", "graph_chain", "graph_ring",
-                              "nonblocking_mode3", "heals_mode3", "lost_direct", "lost_other_libnccl2.23.so"}, set(CASES))
+                              "nonblocking_mode3", "heals_mode3", "lost_direct"}, set(CASES))
         steps = CASES["variants_chain"]["steps"]
         self.assertEqual(len({s["label"] for s in steps}), len(steps))
         self.assertLessEqual({"sum", "prod", "min", "max", "avg", "premulsum"}, {s["op"] for s in steps})
@@ -79,6 +79,24 @@ class Plan(unittest.TestCase):
                 for said in glob.glob(os.path.join(folder, "said.*")):
                     with open(said, encoding="utf-8") as file:
                         self.assertIn(f"--nics {nics} --rate {rate} Mbit/s", file.read())
+                    os.remove(said)
+
+    def test_ranks_bind_the_library_that_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "bin"))
+            program = os.path.join(folder, "bin", "r2bench")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\necho \"$@\" > {folder}/said.$$\n")
+            os.chmod(program, 0o700)
+            for library in ("", "/other/libnccl.so.2"):
+                arguments = argparse.Namespace(**vars(ARGUMENTS) | {"build": folder, "limit": 5, "nccl": library})
+                case = {c["name"]: c for c in matrix.cases(arguments)}["half_balance"]
+                matrix.run_case(case, arguments, folder)
+                found = glob.glob(os.path.join(folder, "said.*"))
+                self.assertEqual(len(found), case["nodes"])
+                for said in found:
+                    with open(said, encoding="utf-8") as file:
+                        self.assertEqual("--nccl /other/libnccl.so.2" in file.read(), bool(library))
                     os.remove(said)
 
     def test_every_degraded_case_has_its_rings_beside_it(self):
