@@ -196,7 +196,7 @@ def algorithms(folder):
 def read_outcome(case, arguments, folder, ended):
     exits, killed, seconds = ended
     outcome = {"case": case["name"], "seconds": seconds, "nodes": case["nodes"], "nics": case["nics"], "mode": case["mode"], "plan": case["plan"], "env": case["env"],
-               "killed": killed, "exit": exits, "steps": [], "ends": [], "algorithms": algorithms(folder), "plugin_log": [], "tails": []}
+               "killed": killed, "exit": exits, "steps": [], "left_out": {}, "ends": [], "algorithms": algorithms(folder), "plugin_log": [], "tails": []}
     steps, ends, tails = {}, [], []
     for rank in range(case["nodes"]):
         with open(os.path.join(folder, f"rank{rank}.log"), encoding="utf-8", errors="replace") as log:
@@ -219,6 +219,11 @@ def read_outcome(case, arguments, folder, ended):
     outcome["ends"], outcome["tails"] = ends, tails
     for wanted in case["steps"]:
         ranks = steps.get(wanted["label"], [])
+        if not ranks:
+            continue
+        if all("left_out" in r for r in ranks) and len(ranks) == case["nodes"]:
+            outcome["left_out"][wanted["label"]] = ranks[0]["left_out"]
+        ranks = [r for r in ranks if "left_out" not in r]
         if not ranks:
             continue
         bound, ring, degraded = limits(case, arguments, ranks[0]["bytes"])
@@ -253,7 +258,7 @@ def judge(case, outcome):
         why.append(f"exit statuses {outcome['exit']}")
     if len(outcome["ends"]) < case["nodes"]:
         why.append(f"{case['nodes'] - len(outcome['ends'])} ranks said nothing at the end")
-    missing = [s["label"] for s in case["steps"] if s["label"] not in {o["step"] for o in outcome["steps"] if o["ranks"] == case["nodes"]}]
+    missing = [s["label"] for s in case["steps"] if s["label"] not in {o["step"] for o in outcome["steps"] if o["ranks"] == case["nodes"]} | set(outcome["left_out"])]
     if missing:
         why.append("not run by all ranks: " + ", ".join(missing))
     for done in outcome["steps"]:
@@ -286,7 +291,8 @@ def line(outcome):
     times = ", ".join(f"{o['step']} {o['median_ms']:.1f} ms (bound {o['bound_ms']:.1f}, ring {o['degraded_ring_ms']:.1f})" for o in shown)
     nccl = next((e["nccl"] for e in outcome["ends"]), "?")
     return (f"{'ok ' if outcome['ok'] else 'BAD'} {outcome['case']:24} {outcome['seconds']:5.1f} s NCCL {nccl} {outcome['algorithms'] or ''} {times}"
-            + "".join(f"\n      {w}" for w in outcome["why"]))
+            + "".join(f"\n      {w}" for w in outcome["why"])
+            + "".join(f"\n      left out: {step} ({why})" for step, why in outcome["left_out"].items()))
 
 
 def compare(results):

@@ -122,6 +122,18 @@ class Judge(unittest.TestCase):
     def test_a_corruption_that_is_not_caught(self):
         self.assertTrue(outcome("variants_chain", change=lambda s: s.update(wrong=0, sha256="a"))["why"])
 
+    def test_steps_that_an_old_nccl_lacks(self):
+        def old(ranks):
+            def lacks(said):
+                if said["step"].startswith("float8") and said["rank"] in ranks:
+                    said["left_out"] = "NCCL 2.23.4 has no float8"
+            return lacks
+        said = outcome("variants_chain", change=old(range(4)))
+        self.assertEqual((said["why"], set(said["left_out"])), ([], {"float8e4m3 sum", "float8e5m2 sum"}))
+        self.assertNotIn("float8e4m3 sum", [step["step"] for step in said["steps"]])
+        self.assertIn("left out: float8e4m3 sum", matrix.line(said))
+        self.assertIn("not run by all ranks: float8e4m3 sum", " ".join(outcome("variants_chain", change=old([1]))["why"]))
+
     def test_faults_algorithms_and_ends(self):
         self.assertTrue(outcome("lost_mode3", struck=False)["why"])
         self.assertTrue(outcome("lost_mode3", algorithm="RING")["why"])

@@ -28,6 +28,7 @@ LARGEST_EXACT = {"int8": 127, "uint8": 255, "float16": 2048, "bfloat16": 256, "f
 PREMUL = 0.5
 IN_PROGRESS = 7
 WAIT_S = 60  # for one operation
+SINCE_2_24 = 22400  # float8, and algorithms per function in NCCL_ALGO
 
 
 def load_torch():
@@ -75,10 +76,15 @@ class Nccl:
         for name in ("ncclCommDestroy", "ncclCommFinalize", "ncclCommAbort"):
             getattr(self.lib, name).argtypes = [ctypes.c_void_p]
 
-    def version(self):
+    def code(self):
+        """NCCL_VERSION_CODE"""
         version = ctypes.c_int()
         self.lib.ncclGetVersion(ctypes.byref(version))
-        return f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
+        return version.value
+
+    def version(self):
+        code = self.code()
+        return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
     def check(self, result, what, comm=None):
         if result not in (0, IN_PROGRESS):
@@ -99,6 +105,8 @@ class Job:
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.arguments = arguments
         self.nccl = Nccl(arguments.nccl)
+        if self.nccl.code() < SINCE_2_24 and "NCCL_ALGO" in os.environ:  # it ignores a list that names functions
+            os.environ["NCCL_ALGO"] = os.environ["NCCL_ALGO"].removeprefix("allreduce:")
         self.iteration = 0
         self.comms, self.graphs = {}, {}
         self.stream = torch.cuda.Stream()
@@ -206,7 +214,16 @@ class Job:
             if time.monotonic() - begin > WAIT_S:
                 raise NcclError(f"{step['label']}, operation {self.iteration}: not done after {WAIT_S} s")
 
+    def lacks(self, step):
+        """Why this NCCL cannot run the step; None: it can."""
+        if step["dtype"].startswith("float8") and self.nccl.code() < SINCE_2_24:
+            return f"NCCL {self.nccl.version()} has no float8"
+        return None
+
     def run(self, step):
+        lacking = self.lacks(step)
+        if lacking:
+            return {"step": step["label"], "rank": self.rank, "left_out": lacking}
         how, torch_type = step.get("how", "eager"), in_torch(step["dtype"])
         graph = step.get("graph")
         many = step.get("together", 1)
