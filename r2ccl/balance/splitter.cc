@@ -9,6 +9,7 @@ namespace r2ccl::balance {
 void Splitter::set(std::span<const LaneShare> shares) {
   lanes_ = std::min(shares.size(), kMaxRails);
   share_ = credit_ = small_share_ = small_credit_ = {};
+  small_lane_ = uint8_t(std::max<size_t>(lanes_, 1) - 1);
   double swift = 0;
   for (size_t lane = 0; lane < lanes_; ++lane) {
     share_[lane] = shares[lane].share;
@@ -16,6 +17,8 @@ void Splitter::set(std::span<const LaneShare> shares) {
   }
   for (size_t lane = 0; lane < lanes_; ++lane)
     small_share_[lane] = swift <= 0 ? share_[lane] : shares[lane].slow ? 0 : share_[lane] / swift;
+  const auto lanes_end = small_share_.begin() + lanes_;
+  tiny_lane_ = uint8_t(std::max_element(small_share_.begin(), lanes_end) - small_share_.begin());
 }
 
 size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces) {
@@ -24,12 +27,19 @@ size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRa
     pieces[0] = {uint8_t(lane), 0, bytes};
     return size_t{1};
   };
+  if (stays(bytes)) {
+    pieces[0] = {tiny_lane_, 0, bytes};
+    return 1;
+  }
   if (bytes < kWhole) {
     for (size_t lane = 0; lane < lanes_; ++lane) small_credit_[lane] += small_share_[lane] * bytes;
-    const auto most =
-        std::max_element(small_credit_.begin(), small_credit_.begin() + std::max<size_t>(lanes_, 1));
-    *most -= bytes;
-    pieces[0] = {uint8_t(most - small_credit_.begin()), 0, bytes};
+    // In turn: after a turn equal lanes are equally far behind, but for what rounding leaves.
+    uint8_t most = next_after(small_lane_);
+    for (uint8_t lane = next_after(most), end = most; lane != end; lane = next_after(lane))
+      if (small_credit_[lane] > small_credit_[most] + kAlike * bytes) most = lane;
+    small_credit_[most] -= bytes;
+    small_lane_ = most;
+    pieces[0] = {most, 0, bytes};
     return 1;
   }
   for (size_t lane = 0; lane < lanes_; ++lane) credit_[lane] += share_[lane] * bytes;

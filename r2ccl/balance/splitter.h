@@ -57,12 +57,17 @@ inline Spread spread(std::span<const uint32_t> carriers, std::span<const LaneSha
 
 /// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
 /// pieces than that needs. Small messages are not cut and stay away from slow lanes: an operation waits for
-/// the last of them.
+/// the last of them. The tiniest all travel on the lane with the largest share, and do not count: what they
+/// cost is work of the CPU, which is least where the queues of one lane are used.
 class Splitter {
  public:
   static constexpr uint32_t kWhole = 64 << 10;       ///< smaller messages are not cut: bytes
+  static constexpr uint32_t kTiny = 4 << 10;         ///< messages below all travel on one lane: bytes
   static constexpr uint32_t kLeastPiece = 16 << 10;  ///< bytes
   static constexpr uint32_t kGrain = 128;            ///< pieces begin at such addresses
+
+  /// The next message of this size travels on the same lane.
+  static constexpr bool stays(uint64_t bytes) { return bytes < kTiny; }
 
   void set(std::span<const LaneShare> shares);
   size_t lanes() const { return lanes_; }
@@ -72,10 +77,15 @@ class Splitter {
   size_t split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces);
 
  private:
+  static constexpr double kAlike = 0.01;  // of a message: lanes that are so far apart are equally far behind
+  uint8_t next_after(uint8_t lane) const { return lane + 1u < lanes_ ? uint8_t(lane + 1) : uint8_t(0); }
+
   size_t lanes_ = 0;
   PerRail share_{};
   PerRail credit_{};  // bytes that a lane is behind its share
   PerRail small_share_{}, small_credit_{};
+  uint8_t small_lane_ = 0;  // of the last small message
+  uint8_t tiny_lane_ = 0;
 };
 
 }  // namespace r2ccl::balance

@@ -89,6 +89,22 @@ TEST(Splitter, small_messages_stay_whole_and_away_from_slow_lanes) {
   EXPECT_NEAR(carried[1] / (1000.0 * small), 0.5, 0.01);
 }
 
+TEST(Splitter, the_tiniest_messages_stay_on_the_swift_lane_with_the_largest_share) {
+  constexpr uint32_t tiny = Splitter::kTiny - 1;
+  Splitter splitter;
+  splitter.set(lanes({0.25, 0.25, 0.25, 0.25}));
+  EXPECT_EQ(cut(splitter, 1000, tiny, 0), (std::vector<double>{1000.0 * tiny, 0, 0, 0})) << "the active path";
+  // Others do not make up for them.
+  const auto carried = cut(splitter, 1000, Splitter::kTiny, 0);
+  for (const double bytes : carried) EXPECT_EQ(bytes, 250.0 * Splitter::kTiny);
+  splitter.set(lanes({0.2, 0.5, 0.3}));
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny);
+  splitter.set(std::vector<LaneShare>{{0.2, false}, {0.5, true}, {0.3, false}});
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny);
+  splitter.set(std::vector<LaneShare>{{0.8, true}, {0.2, true}});
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "all are slow";
+}
+
 TEST(Splitter, no_more_pieces_than_are_needed) {
   Splitter splitter;
   splitter.set(lanes(std::vector<double>(8, 1.0 / 8)));
@@ -101,8 +117,8 @@ TEST(Splitter, no_more_pieces_than_are_needed) {
 TEST(Splitter, where_all_lanes_are_slow_small_messages_go_by_the_shares) {
   Splitter splitter;
   splitter.set(std::vector<LaneShare>{{0.8, true}, {0.2, true}});
-  const auto carried = cut(splitter, 1000, 1000, 0);
-  EXPECT_NEAR(carried[0] / (1000.0 * 1000), 0.8, 0.01);
+  const auto carried = cut(splitter, 1000, Splitter::kTiny, 0);
+  EXPECT_NEAR(carried[0] / (1000.0 * Splitter::kTiny), 0.8, 0.01);
 }
 
 TEST(Splitter, other_shares_begin_without_credit) {
@@ -112,7 +128,7 @@ TEST(Splitter, other_shares_begin_without_credit) {
   splitter.split(0, Splitter::kWhole - 1, pieces);
   ASSERT_EQ(pieces[0].lane, 0) << "so the other one is behind";
   splitter.set(lanes({0.9, 0.1}));
-  splitter.split(0, 1000, pieces);
+  splitter.split(0, Splitter::kTiny, pieces);
   EXPECT_EQ(pieces[0].lane, 0);
   ASSERT_EQ(splitter.split(0, Splitter::kWhole, pieces), 1u) << "a tenth of it is not worth a piece";
   splitter.set(lanes({0.5, 0.5}));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
@@ -231,6 +232,20 @@ bool Receiver::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
   return ChannelEnd(receiving_.migration, actions).on_fenced(fenced.epoch, fenced.path, fenced.stopped != 0);
 }
 
+// What else has come waits for the test of its own request.
+inline void Receiver::look_for(uint64_t message, Owned owned) {
+  const std::vector<Path*>& beside = lanes(owned);
+  if (beside.empty()) {
+    drain(*active(), owned);
+    return;
+  }
+  arrivals_.look(beside.size() + 1, [&](size_t at) -> std::optional<uint64_t> {
+    drain(at == 0 ? *active() : *beside[at - 1], owned);
+    if (!receiving_.ledger.complete(message)) return std::nullopt;
+    return receiving_.ledger.bytes(message);
+  });
+}
+
 Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
   const Status before = status();
   if (!ownership_.try_acquire()) return TestOutcome{};
@@ -240,8 +255,7 @@ Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
   if (!done) {
     if (before == Status::kReady && active()) {
       tests_ = true;
-      drain(*active(), owned);
-      for (Path* lane : lanes(owned)) drain(*lane, owned);
+      look_for(request.message, owned);
       tests_ = false;
     }
     done = receiving_.ledger.complete(request.message);

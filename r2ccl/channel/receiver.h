@@ -3,6 +3,7 @@
 // ledger that decides what must be sent again.
 #pragma once
 
+#include "r2ccl/balance/arrivals.h"
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/unflushed.h"
@@ -43,6 +44,7 @@ class Receiver final : public Channel {
   void refuse_path(uint32_t id, const std::string& why);
   void step_proofs(const Tick& tick);
 
+  void look_for(uint64_t message, Owned);
   void whole(uint64_t message);
   void write_cts(Path& path, uint64_t message, Owned);
   void confirm(Path& path, bool signaled, Owned);
@@ -51,7 +53,8 @@ class Receiver final : public Channel {
   using End = ReceivingEndOf<wire::kRingLines>;
   End receiving_;
   Unflushed unflushed_;
-  Signals signals_;     // of CTS entries and ACKs on the active path
+  Signals signals_;  // of CTS entries and ACKs on the active path
+  balance::Arrivals arrivals_;
   bool tests_ = false;  // a test looks for completions, and decides about the ACK itself
 };
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many queues a receiver looks at until it has a message that the sender's splitter has cut.
+#include "r2ccl/balance/arrivals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace r2ccl::balance {
+namespace {
+
+/// Looks per message of `bytes`, which has come before the receiver looks.
+double looks(const std::vector<LaneShare>& shares, uint32_t bytes) {
+  constexpr int kMessages = 1000;
+  Splitter splitter;
+  splitter.set(shares);
+  Arrivals arrivals;
+  size_t count = 0;
+  for (int m = 0; m < kMessages; ++m) {
+    std::array<Piece, kMaxRails> pieces;
+    const size_t parts = splitter.split(0, bytes, pieces);
+    std::set<size_t> missing;
+    for (size_t i = 0; i < parts; ++i) missing.insert(pieces[i].lane);
+    arrivals.look(shares.size(), [&](size_t at) -> std::optional<uint64_t> {
+      ++count;
+      missing.erase(at);
+      return missing.empty() ? std::optional<uint64_t>(bytes) : std::nullopt;
+    });
+    EXPECT_TRUE(missing.empty()) << "message " << m;
+  }
+  return double(count) / kMessages;
+}
+
+std::vector<LaneShare> equal(size_t lanes) { return {lanes, LaneShare{1.0 / double(lanes), false}}; }
+
+TEST(Arrivals, tiny_messages_and_those_of_equal_lanes_take_one_look) {
+  for (size_t lanes = 1; lanes <= kMaxRails; ++lanes) {
+    EXPECT_NEAR(looks(equal(lanes), 8), 1, 0.01) << lanes;
+    EXPECT_NEAR(looks(equal(lanes), Splitter::kTiny), 1, 0.01) << lanes;
+    std::vector<LaneShare> nearly = equal(lanes);
+    nearly.front().share *= 1.005;
+    nearly.back().share *= 0.995;
+    EXPECT_LT(looks(nearly, 16 << 10), 1.1) << lanes;
+  }
+  // … wherever the tiny ones travel.
+  EXPECT_NEAR(looks({{0.2, false}, {0.2, false}, {0.6, false}}, 8), 1, 0.01);
+}
+
+TEST(Arrivals, messages_in_several_parts_take_a_look_at_each_lane) {
+  EXPECT_EQ(looks(equal(4), 1 << 20), 4);
+  EXPECT_EQ(looks(equal(kMaxRails), 1 << 20), double(kMaxRails));
+}
+
+TEST(Arrivals, unequal_shares_take_no_more_looks_than_there_are_lanes) {
+  const double mean = looks({{0.5, false}, {0.2, false}, {0.2, false}, {0.1, false}}, 16 << 10);
+  EXPECT_GE(mean, 1);
+  EXPECT_LT(mean, 3);
+}
+
+TEST(Arrivals, what_has_not_come_is_looked_for_everywhere_once) {
+  Arrivals arrivals;
+  std::vector<size_t> seen;
+  const auto nothing = [&](size_t at) -> std::optional<uint64_t> {
+    seen.push_back(at);
+    return std::nullopt;
+  };
+  arrivals.look(3, nothing);
+  EXPECT_EQ(seen, (std::vector<size_t>{0, 1, 2}));
+  const auto brings = [](size_t lane, uint64_t bytes) {
+    return [=](size_t at) { return at == lane ? std::optional<uint64_t>(bytes) : std::nullopt; };
+  };
+  arrivals.look(3, brings(1, Splitter::kTiny));
+  seen.clear();
+  arrivals.look(3, nothing);
+  EXPECT_EQ(seen, (std::vector<size_t>{0, 2, 1})) << "what has brought the last message comes last";
+  arrivals.look(3, brings(2, 8));
+  seen.clear();
+  arrivals.look(3, nothing);
+  EXPECT_EQ(seen, (std::vector<size_t>{2, 0, 1})) << "but first if others will follow there";
+  seen.clear();
+  arrivals.look(2, nothing);
+  EXPECT_EQ(seen, (std::vector<size_t>{0, 1})) << "that lane is gone";
+  for (size_t carriers : {size_t{0}, 2 * kMaxRails, 2 * kMaxRails + 1}) {
+    seen.clear();
+    arrivals.look(carriers, nothing);
+    EXPECT_EQ(seen.size(), carriers);
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl::balance
