@@ -204,6 +204,18 @@ def of_gpu_memory(paths):
     return {"nccl": rows}, origin_of_gpus(table["host"], table.get("date", ""))
 
 
+MOST_STEPS = 10  # that have a row each
+
+
+def in_few_rows(steps):
+    """A case that goes through types, operations and sizes has one row: what was wrong in all of it, and the largest error and size."""
+    if len(steps) <= MOST_STEPS:
+        return steps
+    judged = [step for step in steps if not step.get("corrupt")]  # the others' wrong elements are meant
+    return [{"step": f"{len(judged)} steps", "bytes": max(step["bytes"] for step in judged), "wrong": [sum(map(sum, (step["wrong"] for step in judged)))],
+             "median_ms": None, "max_ms": max(step["max_ms"] for step in judged), "relative_error": max(step.get("relative_error") or 0 for step in judged)}]
+
+
 def of_mode3(paths):
     lines, rows = inputs.read_lines(paths[0]), []
     head = lines[0]
@@ -212,9 +224,8 @@ def of_mode3(paths):
             continue
         kinds = sorted({found for step in case["plan"] for found in re.findall(r"kind: (\w+)", step)})
         version = next((end["nccl"] for end in case["ends"] if end), None)
-        name = "lost_other_nccl" if "_other_" in case["case"] else case["case"]
-        for step in case["steps"]:
-            rows.append({"case": name, "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
+        for step in in_few_rows(case["steps"]):
+            rows.append({"case": case["case"], "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
                          "fault": " ".join(kinds), "variant": " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key != "LD_PRELOAD"),
                          "nics": case.get("nics", 4), "nic_gbps": head["mbits"] * 4 / case.get("nics", 4) / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"], "wrong": sum(step["wrong"]),
                          "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms"),

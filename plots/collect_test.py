@@ -174,6 +174,18 @@ class Collect(unittest.TestCase):
         row, = read(self.folder, "nccl")
         self.assertEqual((row["relative_error"], row["median_ms"], row["wrong"], row["fault"]), ("2.5e-08", "119.5", "0", "port_down"))
 
+    def test_a_case_of_many_steps_becomes_one_row(self):
+        path = os.path.join(self.folder, "many.jsonl")
+        steps = [{"step": f"s{k}", "bytes": 4 * k, "wrong": [0, 1 if k == 3 else 0], "median_ms": 1, "max_ms": k, "relative_error": k * 1e-8} for k in range(12)]
+        steps.append({"step": "corrupted on purpose", "bytes": 9999, "wrong": [0, 1], "median_ms": 1, "max_ms": 99, "relative_error": 1, "corrupt": True})
+        case = {"case": "variants_chain", "ok": False, "nodes": 2, "mode": 3, "plan": [], "ends": [{"nccl": "2.28.9"}], "env": {}, "steps": steps}
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in ({"host": {"kernel": "Linux 6.1", "cpus": 2, "commit": "abc"}, "mbits": 2000, "date": "2026-01-02T00:00:00Z"}, case))
+        done = self.call("mode3", "m", path, "--command", "x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        row, = read(self.folder, "nccl")
+        self.assertEqual([row[key] for key in ("step", "bytes", "wrong", "median_ms", "max_ms", "relative_error")], ["12 steps", "44", "1", "", "11", "1.1e-07"])
+
     def test_matrix_cells_and_empty_fields_become_rows(self):
         path = os.path.join(self.folder, "matrix.json")
         cell = {"cell": "qp_error/close/AllReduce/both", "verdict": "fail", "outcome": "error", "struck": 2, "attempts": 1, "migrations": 3, "replayed": 4, "checked": 5,
