@@ -22,12 +22,12 @@ MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_margin"), ("one NIC of ei
          ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_margin"),
          ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_margin"),
          ("one NIC of eight lost", "eighth", "after", "nccl_mode3_256MiB"), ("one of four lost", "lost", "after", "nccl_mode3_256MiB"),
-         ("two of four lost", "half", "after", "nccl_mode3_256MiB"))
-WITHOUT_MARGIN = (("one of four lost", "lost", "after", "nccl_mode3_degraded"), ("two of four lost, earlier send window", "half", "after", "nccl_mode3_gpus"),
-                  ("six nodes, one of four lost, earlier send window", "six_nodes", "after", "nccl_mode3_gpus"),
+         ("two of four lost", "half", "after", "nccl_mode3_256MiB"),
+         *((f"{what}, NICs of 1 Gbit/s", case, "after", "nccl_mode3_slow_256MiB")
+           for what, case in (("one NIC of eight lost", "eighth"), ("one of four lost", "lost"), ("two of four lost", "half"), ("six nodes, one of four lost", "six_nodes"))))
+WITHOUT_MARGIN = (("one of four lost", "lost", "after", "nccl_mode3_degraded"),
                   ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_degraded"),
-                  ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_degraded"),
-                  ("NICs of 1 Gbit/s, one of four lost, earlier send window", "lost", "after", "nccl_mode3_1gbit"))
+                  ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_degraded"))
 BALANCE = ("healthy", "eighth", "throttle", "two_degraded", "second_loss")  # cases in which the tuner, with its margin, mostly or always chose NCCL's ring
 
 
@@ -41,17 +41,28 @@ def mode3(results, cases=MODE3):
     return markdown(["AllReduce of", "nodes", "lower bound (ms)", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
 
 
+def mode3_schedules(results):
+    """256 MiB with the tuner's schedule, and with schedules that were forced, in the same run."""
+    lines = [[row["variant"].removeprefix("R2CC_ALGORITHM=") or "the planner's choice", short(row["median_ms"]), short(float(row["median_ms"]) / float(row["bound_ms"]))]
+             for row in rows_of(results, "nccl", "nccl_mode3_256MiB_schedules") if row["step"] == "after"]
+    return markdown(["schedule", "time (ms)", "time / bound"], lines)
+
+
+VERSIONS = ("nccl_mode3_2_23", "nccl_mode3_margin", "nccl_mode3_2_30", "nccl_mode3_2_32")
+
+
 def mode3_versions(results):
-    """One of four NICs lost, under each version of NCCL."""
-    found = {}
-    for row in rows_of(results, "nccl", "nccl_mode3_gpus"):
-        if row["case"] in ("lost_other_nccl", "lost_mode3", "lost_balance", "lost_migrate"):
-            found.setdefault(row["nccl"], []).append(row)
+    """Each version of NCCL: how many cases were as they should be, and times with lost NICs."""
     lines = []
-    for version, rows in sorted(found.items()):
-        after = {row["mode"]: row["median_ms"] for row in rows if row["step"] == "after"}
-        lines.append([version, sum(int(row["wrong"]) for row in rows), *(short(after.get(number)) for number in ("1", "2", "3"))])
-    return markdown(["NCCL", "wrong elements", "ring, mode 1 (ms)", "ring, mode 2", "mode 3"], lines)
+    for measured in VERSIONS:
+        rows = rows_of(results, "nccl", measured)
+        version, = {row["nccl"] for row in rows}
+        cases = {row["case"]: row["as_expected"] == "1" for row in rows}
+        after = {row["case"]: short(row["median_ms"]) for row in rows if row["step"] == "after"}
+        lines.append([version, len(cases), sum(cases.values()), sum(int(row["wrong"]) for row in rows if row["step"] != "corrupted on purpose"),
+                      *(after[case] for case in ("lost_migrate", "lost_balance", "lost_mode3", "half_mode3", "six_nodes_mode3"))])
+    return markdown(["NCCL", "cases", "as expected", "wrong elements", "one of four lost (ms): ring, mode 1", "ring, mode 2", "mode 3", "two of four lost, mode 3",
+                     "six nodes, one of four lost, mode 3"], lines)
 
 
 LOST = ("0", "1/8", "1/4", "1/2")
@@ -76,7 +87,7 @@ def mode3_plans(results):
     return markdown(["nodes", "x", "algorithm", "CPUs idle", "bound (ms)", "time (ms)", "time / bound", "time / simulated"], rows)
 
 
-SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3")
+SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3", "mode3_sizes_4")
 
 
 def mode3_sizes(results, *sets):
@@ -97,7 +108,7 @@ def mode3_sizes(results, *sets):
 
 def small_ratio(results, size, lost, name, other):
     """Of the medians of small operations."""
-    took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", "mode3_sizes_3") if (row["bytes"], row["lost"]) == (str(size), lost)}
+    took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", "mode3_sizes_4") if (row["bytes"], row["lost"]) == (str(size), lost)}
     return took[name] / took[other]
 
 
@@ -130,6 +141,7 @@ BLOCKS = {
     "mode3": mode3,
     "mode3-without-margin": lambda results: mode3(results, WITHOUT_MARGIN),
     "mode3-versions": mode3_versions,
+    "mode3-schedules": mode3_schedules,
     "mode3-algorithms": mode3_algorithms,
     "mode3-sizes": lambda results: mode3_sizes(results, *SIZES),
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
