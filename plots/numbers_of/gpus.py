@@ -34,7 +34,7 @@ def nccl_stalls(results):
 def renewals(results):
     """Cells that differ only in when the communicators were renewed are one line."""
     found = {}
-    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2", "nccl_renewals_in_migration_3", "nccl_renewals_2_23"):
+    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2", "nccl_renewals_in_migration_3", "nccl_renewals_in_migration_4", "nccl_renewals_2_23"):
         when = "between operations" if row["delay_ms"] == "" else "in the struck operation" if row["iter"] == "20" else "in a later operation"
         if row["in_migration"] not in ("", "0"):
             when = "in a migration without a path"
