@@ -197,6 +197,77 @@ TEST(Lanes, two_lanes_that_fail_at_once_on_different_sides_lose_nothing) {
   EXPECT_GE(faulting_net.broken(), 150);
 }
 
+/// 512 bytes each, eight open at a time.
+void carry_tiny(Net& n, Channel* channel, bool sends) {
+  constexpr uint64_t kMessages = 4000, kOpen = 8;
+  using Message = std::array<uint64_t, 64>;
+  std::vector<Message> slots(kOpen);
+  auto reg = n.reg(channel, slots.data(), kOpen * sizeof(Message));
+  ASSERT_TRUE(reg.ok());
+  std::array<Request*, kOpen> open{};
+  for (uint64_t posted = 0, done = 0; done < kMessages;) {
+    if (posted < kMessages && posted < done + kOpen) {
+      Message& slot = slots[posted % kOpen];
+      slot.fill(sends ? posted : ~uint64_t{0});
+      auto request =
+          sends ? n.isend(channel, &slot, sizeof slot, *reg) : n.irecv(channel, &slot, sizeof slot, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      if (*request) open[posted++ % kOpen] = *request;
+    }
+    if (done == posted) continue;
+    auto outcome = n.test(open[done % kOpen]);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    if (!outcome->done) continue;
+    for (uint64_t word : slots[done % kOpen]) ASSERT_EQ(word, done);
+    ++done;
+  }
+}
+
+TEST(Lanes, tiny_messages_all_travel_on_one_lane) {
+  const auto fabric = make_fabric(2, kNics);
+  const Child receiver = start(fabric, 1, kBalance, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* c) {
+      receive_rounds(n, c, link);
+      carry_tiny(n, c, false);
+    });
+  });
+  const Child sender = start(fabric, 0, kBalance, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* c) {
+      send_rounds(n, c, link);
+      carry_tiny(n, c, true);
+    });
+  });
+  relay_handle(receiver, sender);
+  FaultingNet faulting_net(fabric);
+  faulting_net.start([](FaultingNet& s) {  // home stays dead, so that lanes are wanted
+    s.strike(0, 0);
+    std::this_thread::sleep_for(100us);
+  });
+  const auto messages = [&] {
+    std::array<uint64_t, kNics> found{};
+    for (size_t nic = 0; nic < kNics; ++nic) found[nic] = fabric.counters(0, nic).tx_messages;
+    return found;
+  };
+  const auto carried = until_all_carry(fabric, 0, sent(fabric), 16 << 20);
+  std::array<uint64_t, kNics> from{};
+  run_rounds(receiver, sender, [&] {
+    from = messages();
+    return carried();
+  });
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 2);
+  const auto now = messages();
+  uint64_t most = 0, all = 0;
+  for (size_t nic = 1; nic < kNics; ++nic) {
+    most = std::max(most, now[nic] - from[nic]);
+    all += now[nic] - from[nic];
+  }
+  EXPECT_GE(most, 4000u);
+  EXPECT_LT(all - most, 400u) << "what is due to rounds, probes and paths that are opened";
+}
+
 TEST(Lanes, when_home_is_back_everything_returns_to_it) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);
