@@ -90,6 +90,7 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
     if (meanwhile) meanwhile();
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) {
+      result.late = killed;
       result.exit_code = killed ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       break;
     }
@@ -114,7 +115,7 @@ ShellResult run_shell_or_tell(const std::string& command, std::chrono::milliseco
   try {
     return run_shell(command, limit, meanwhile);
   } catch (const std::system_error& error) {
-    return {kNotStarted, error.what(), false, false};
+    return {.exit_code = kNotStarted, .output = error.what(), .started = false};
   }
 }
 

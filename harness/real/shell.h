@@ -16,6 +16,7 @@ struct ShellResult {
   std::string output;   ///< stdout and stderr together, without the last line's end
   bool cut = false;     ///< there was more output than kMostShellOutput
   bool started = true;  ///< false, with exit_code 127, of run_shell_or_tell(): `output` says why not
+  bool late = false;    ///< it was killed, with exit_code 124, because it took longer than allowed
 };
 
 /// Waits for its end, at most `limit`; then it is killed with all that it started. `meanwhile` is called
