@@ -128,6 +128,17 @@ class Collect(unittest.TestCase):
         self.assertEqual([row["set"] for row in read(self.folder, "runs")], ["one", "one", "two", "two"])
         self.assertEqual([row["set"] for row in read(self.folder, "provenance")], ["one", "two"])
 
+    def test_a_table_that_cannot_be_written_to_its_end_stays_as_it_was(self):
+        tables.write(self.folder, "provenance", [{"set": "one"}])
+
+        class Full:
+            def __str__(self):
+                raise OSError("No space left on device")
+        with self.assertRaises(OSError):
+            tables.write(self.folder, "provenance", [{"set": "two"}, {"set": Full()}])
+        self.assertEqual([row["set"] for row in read(self.folder, "provenance")], ["one"])
+        self.assertEqual(os.listdir(os.path.join(self.folder, "tables")), ["provenance.csv"])
+
     def test_evidence_does_not_mix_within_a_set(self):
         other = self.changed("other", lambda result: result.update(evidence="hardware"))
         done = self.call("run", "one", SAMPLE, other, "--command", "x")
