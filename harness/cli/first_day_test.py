@@ -133,7 +133,7 @@ class FirstDayTest(unittest.TestCase):
 
     def test_bad_words_and_a_bad_file_are_told(self):
         self.assertIn("there is no step 'fly'; there are preflight", self.first_day("--skip", "fly").stderr)
-        self.assertIn("--hosts: 'a;b' is not a list of host names", self.first_day("--hosts", "a;b").stderr)
+        self.assertIn("--hosts: 'a;b' is no name of a host", self.first_day("--hosts", "a;b").stderr)
         self.assertIn("--run-options: '--shorter 10; reboot'", self.first_day("--run-options", "--shorter 10; reboot").stderr)
         os.makedirs(self.out)
         with open(os.path.join(self.out, "steps.jsonl"), "w", encoding="utf-8") as file:
