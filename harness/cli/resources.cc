@@ -8,11 +8,22 @@
 #include <sstream>
 #include <system_error>
 
+#include "harness/base/input_file.h"
 #include "harness/report/whole_file.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
 namespace fs = std::filesystem;
+
+std::string read_file(const fs::path& file) {
+  try {
+    std::string text = read_input(file);
+    if (text.empty()) throw ReadError("is empty");
+    return text;
+  } catch (const ReadError& error) {
+    throw UsageError(file.string() + ": " + error.what());
+  }
+}
 
 void write_file(const fs::path& file, const std::string& text) {
   write_whole(file, [&](std::ostream& out) { out << text; });

@@ -20,6 +20,8 @@ std::filesystem::path share_or_throw();  ///< throws UsageError where there is n
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);
 
+/// As read_input(). Throws UsageError, also where it is empty.
+std::string read_file(const std::filesystem::path& file);
 /// As write_whole(): all of it, or an OutputError and nothing.
 void write_file(const std::filesystem::path& file, const std::string& text);
 /// Throws OutputError where it cannot be written.
