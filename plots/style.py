@@ -144,7 +144,7 @@ def _save_png(figure, path, source):
 
 def save(figure, folder, name, source=None):
     """Writes NAME.png and NAME.pdf into the folder, which is made where it is missing; the PDF holds no date, so that equal data gives equal files.
-    Both hold `source`, the digest of what the figure was drawn from (figures_test.py compares it with the tables).
+    Both hold `source`, the digest of what the figure was drawn from (all_figures_test.py compares it with the tables).
     Each is written as a whole or not at all: what a program that is killed leaves is removed by the next one (whole_file.py).
     Where they cannot be written the program ends with one line and exit status 64."""
     try:
