@@ -195,10 +195,11 @@ void RunFolder::write(const std::string& file_name, const std::function<void(std
 
 std::vector<std::string> RunFolder::write_reports(const Report& report) const {
   std::vector<std::string> names;
-  for (const auto& reporter : file_reporters()) {
-    write(reporter->file_name(), [&](std::ostream& out) { reporter->write(report, out); });
-    names.push_back(reporter->file_name());
-  }
+  const auto reporters = file_reporters();
+  for (const auto& reporter : reporters) names.push_back(reporter->file_name());
+  for (auto it = reporters.rbegin(); it != reporters.rend();
+       ++it)  // result.json, which stands for the run, last
+    write((*it)->file_name(), [&](std::ostream& out) { (*it)->write(report, out); });
   return names;
 }
 
