@@ -81,7 +81,7 @@ GateArguments CompareOptions::gate_finished() const {
 int compare_command(const CompareArguments& arguments, const Console& console) {
   const SampleSet now = read_samples(arguments.results.back());
   if (!arguments.save.empty()) {
-    write_baseline(arguments.save, now);
+    save_baseline(arguments.save, now, false);
     console.out << arguments.save << ": written, of " << now.name << "\n";
     warn_of_missing_samples(arguments.save, now, console);
     if (arguments.baseline.empty() && arguments.results.size() == 1) return 0;

@@ -2,7 +2,6 @@
 #include "harness/report/part_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,8 @@
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "harness/report/file_lock.h"
 
 namespace r2bench {
 namespace {
@@ -36,27 +37,11 @@ std::optional<std::string> name_of(const std::string& part) {
   return part.substr(1, ending - 1);
 }
 
-/// Returns the error, or 0. EWOULDBLOCK: somebody else has it; others: it cannot be locked on this file
-/// system.
-int lock(int fd) {
-  while (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-    if (errno != EINTR) return errno;
-  return 0;
-}
-
-/// Whoever has the lock may remove or rename the part, and nobody else: so it stays true while it is locked.
-bool has_name(int fd, const fs::path& path) {
-  struct stat opened {};
-  struct stat named {};
-  return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
-         opened.st_ino == named.st_ino;
-}
-
 void remove_if_stale(const fs::path& part) {
   const int fd = ::open(part.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
   struct stat status {};
-  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && lock(fd) == 0 && has_name(fd, part))
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && try_lock(fd) == 0 && has_name(fd, part))
     ::unlink(part.c_str());
   ::close(fd);
 }
@@ -67,7 +52,7 @@ int PartFile::make() {
   descriptor_ = ::open(path_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
   if (descriptor_ < 0) return errno;
   // Another writer can have taken it for stale before it was locked.
-  if (lock(descriptor_) != EWOULDBLOCK && has_name(descriptor_, path_)) return 0;
+  if (try_lock(descriptor_) != EWOULDBLOCK && has_name(descriptor_, path_)) return 0;
   ::close(std::exchange(descriptor_, -1));
   return EEXIST;
 }
