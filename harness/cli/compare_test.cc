@@ -238,6 +238,10 @@ TEST_F(Gate, compares_results_and_folders_of_results) {
                   "slow"}),
             0);
   EXPECT_EQ(call({"compare", "--baseline", "b.json", "slow"}), 1) << out.str();
+  fs::copy_file("b.json", "kept.json");  // the comparison is with what it had before it is replaced
+  EXPECT_EQ(call({"compare", "--baseline", "kept.json", "--save-baseline", "kept.json", "slow"}), 1)
+      << out.str();
+  EXPECT_NE(content("kept.json"), content("b.json"));
   EXPECT_EQ(call({"compare", "--baseline", "b.json", "slow", "--floor", "detect_ms=9", "--floor",
                   "recover_ms=9", "--floor", "switch_ms=9"}),
             0)
