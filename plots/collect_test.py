@@ -199,7 +199,14 @@ class Collect(unittest.TestCase):
         self.assertEqual((second["fault"], second["verdict"], second["op"], second["end"]), ("noop", "empty", "", ""))
         self.assertEqual((third["moment"], third["verdict"], third["end"]), ("connect", "empty", "both"))
         self.assertEqual(read(self.folder, "provenance")[0]["machine"], "Linux 6.1")
-
+        with open(path, encoding="utf-8") as file:
+            table = json.load(file)
+        table["provenance"]["interrupted"] = "13 of 21 cells were not run"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(table, file)
+        done = self.call("matrix", "half", path)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("13 of 21 cells were not run", done.stderr)
 
     def test_of_a_step_of_the_night_the_last_end_counts_with_its_commit(self):
         path = os.path.join(self.folder, "record.jsonl")
