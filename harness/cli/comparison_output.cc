@@ -97,6 +97,7 @@ void check_baseline_writable(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored))
     throw OutputError(file.string() + ": cannot be written: Is a directory");
+  refuse_file_of_run(file);
   fs::path made = file;  // the first that save_baseline() has to make
   for (fs::path above = file.parent_path(); !above.empty() && !fs::exists(above, ignored);
        above = above.parent_path())

@@ -226,6 +226,30 @@ TEST(WritableFile, is_left_as_it_was) {
   fs::remove_all(folder);
 }
 
+// -o of another command, or a typing mistake, must not cost a night on real NICs.
+TEST_F(ResultFiles, the_files_of_a_run_are_never_overwritten) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "a"}), 0) << err.str();
+  const std::string result = content("a/result.json"), events = content("a/events.jsonl");
+  fs::create_symlink("a/result.json", "link");
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"report", "a", "-o", "a/result.json"},
+        {"report", "a", "-o", "link"},
+        {"trace", "a", "-o", "./a/events.jsonl"},
+        {"export", "a", "--format", "nccl-tests", "--out", "a/result.json"},
+        {"compare", "a", "--save-baseline", "a/result.json"},
+        {"gate", "nic_down.yaml", "--save-baseline", "a/result.json"},
+        {"compare", "a", "a", "--out", "a"}}) {
+    EXPECT_EQ(call(words), 64) << words[0] << words.back();
+    EXPECT_NE(err.str().find(" of a run, which is never overwritten; "), std::string::npos) << err.str();
+  }
+  EXPECT_EQ(content("a/result.json"), result);
+  EXPECT_EQ(content("a/events.jsonl"), events);
+  EXPECT_EQ(ran.size(), 1u);
+  EXPECT_EQ(call({"report", "a"}), 0) << err.str();
+  EXPECT_EQ(call({"report", "a"}), 0) << err.str();  // its own page it replaces
+  EXPECT_EQ(call({"report", "a", "-o", "events.jsonl"}), 0) << err.str();
+}
+
 /// The figure is drawn by a script that leaves half a figure and then takes long, with a process of its own.
 class SlowFigure : public ResultFiles {
  protected:
