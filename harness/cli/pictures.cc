@@ -43,7 +43,9 @@ std::optional<std::string> make_pictures(const std::string& result_json, const s
            result_json;
   }
   if (done.exit_code == 124) return "the plot script took longer than " + std::to_string(kPlotSeconds) + " s";
-  return "the plot script failed: " + last_line(done.output);
+  return "the plot script failed" + (done.output.empty()
+                                         ? " with exit status " + std::to_string(done.exit_code)
+                                         : ": " + last_line(done.output));
 }
 
 }  // namespace r2bench

@@ -67,6 +67,22 @@ TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
   }
 }
 
+TEST_F(Program, an_empty_value_is_no_value) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
+      {{"run", "nic_down.yaml", "--no-plot", "--out", ""}, "r2bench run: --out: is empty\n"},
+      {{"run", "", "--no-plot"}, "r2bench run: scenario: is empty\n"},
+      {{"run", "nic_down.yaml", "", "--no-plot"}, "scenario: is empty"},
+      {{"gate", "nic_down.yaml", "--save-baseline", ""}, "--save-baseline: is empty"},
+      {{"report", ""}, "result: is empty"},
+      {{"inject", "fault", ""}, "r2bench inject"}};
+  for (const auto& [words, told] : wrong) {
+    EXPECT_EQ(call(words), kExitUsage) << told;
+    EXPECT_NE(err.str().find(told), std::string::npos) << told << "\nbut:\n" << err.str();
+  }
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(call({"doctor", "--first-day", "--run-options", "", "--out", "none"}), 1) << err.str();
+}
+
 TEST_F(Program, an_empty_entry_of_a_list_is_named) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
       {{"sim", "allreduce", "--capacities", "1,,1"},
