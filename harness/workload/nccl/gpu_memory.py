@@ -175,9 +175,10 @@ def run(arguments, all_cases):
     todo = [(n, c) for n, c in enumerate(all_cases) if not arguments.only or any(word in c["name"] for word in arguments.only)]
 
     def write(complete):
-        with open(arguments.out, "w", encoding="utf-8") as file:
+        with open(arguments.out + ".part", "w", encoding="utf-8") as file:  # what there is stays whole
             json.dump({"host": host, "rate": arguments.rate, "bytes": arguments.bytes, "iters": arguments.iters, "complete": complete,
                        "cases": results}, file, indent=1)
+        os.replace(arguments.out + ".part", arguments.out)
 
     def one(number, case):
         nonlocal good
