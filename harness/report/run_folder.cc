@@ -2,7 +2,6 @@
 #include "harness/report/run_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <ctime>
 #include <ostream>
 #include <utility>
+
+#include "harness/report/file_lock.h"
 
 namespace r2bench {
 namespace {
@@ -89,8 +90,8 @@ RunFolder::~RunFolder() {
 void RunFolder::take() {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) throw cannot(path_, "cannot be read", errno);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // else: no locks on this file system
-    made_.clear(), remove_content_ = false;                              // it is the other's
+  if (try_lock(lock_) == EWOULDBLOCK) {
+    made_.clear(), remove_content_ = false;  // it is the other's
     throw OutputError(path_.string() +
                       ": another run is using this folder; choose another folder with --out");
   }
