@@ -128,6 +128,14 @@ class Collect(unittest.TestCase):
         self.assertEqual([row["set"] for row in read(self.folder, "runs")], ["one", "one", "two", "two"])
         self.assertEqual([row["set"] for row in read(self.folder, "provenance")], ["one", "two"])
 
+    def test_of_several_that_write_a_table_at_the_same_time_no_row_is_lost(self):
+        script = "import sys; sys.path.insert(0, sys.argv[1]); import tables\nfor number in range(20): tables.replace(sys.argv[2], 'provenance', sys.argv[3] + str(number), [{}])"
+        writers = [subprocess.Popen([sys.executable, "-B", "-c", script, HERE, self.folder, name]) for name in "abcdef"]
+        for writer in writers:
+            self.assertEqual(writer.wait(), 0)
+        self.assertEqual(len(read(self.folder, "provenance")), 6 * 20)
+        self.assertEqual(os.listdir(os.path.join(self.folder, "tables")), ["provenance.csv"])
+
     def test_a_table_that_cannot_be_written_to_its_end_stays_as_it_was(self):
         tables.write(self.folder, "provenance", [{"set": "one"}])
 

@@ -8,7 +8,7 @@ import csv
 import os
 
 from inputs import BadInput
-from whole_file import whole_file
+from whole_file import alone, whole_file
 
 COLUMNS = {
     # Where a set comes from. `fabric`: vhca, rxe, verbs, or none.
@@ -138,5 +138,7 @@ def write(results, name, rows):
 
 def replace(results, name, of, rows):
     """Puts `rows` in the place of those that the set `of` had."""
-    kept = [row for row in read(results, name) if row["set"] != of]
-    write(results, name, sorted(kept + [{**row, "set": of} for row in rows], key=lambda row: row["set"]))
+    os.makedirs(os.path.join(results, "tables"), exist_ok=True)
+    with alone(path_of(results, name)):
+        kept = [row for row in read(results, name) if row["set"] != of]
+        write(results, name, sorted(kept + [{**row, "set": of} for row in rows], key=lambda row: row["set"]))

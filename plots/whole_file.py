@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that are written as a whole or not at all, in the way of harness/report/part_file.h: a part beside the file, which its writer locks for as
-long as it lives, becomes the file. A part without a lock was left by a writer that was killed."""
+long as it lives, becomes the file. A part without a lock was left by a writer that was killed. And a lock for those who read a file and write what
+they have made of it, in the way of harness/report/file_lock.h."""
 
 import contextlib
 import errno
@@ -79,3 +80,26 @@ def whole_file(path):
         raise
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def alone(path):
+    """One process at a time is in here with this path. It waits; there is no lock where the folder cannot be written or the file system knows none."""
+    folder, name = os.path.split(path)
+    lock = os.path.join(folder, f".{name}.r2bench-lock")
+    descriptor = None
+    with contextlib.suppress(OSError):
+        while True:
+            descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _has_name(descriptor, lock):
+                break
+            os.close(descriptor)  # its holder has removed it
+            descriptor = None
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.remove(lock)
+            os.close(descriptor)
