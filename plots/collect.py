@@ -165,6 +165,8 @@ def of_matrix(paths):
     table = inputs.read_json(paths[0])
     if not isinstance(table, dict) or table.get("schema_version") != 1 or "cells" not in table:
         raise inputs.BadInput(f"{paths[0]}: is no table of r2bench matrix of schema version 1; run r2bench matrix again")
+    if "interrupted" in table["provenance"]:
+        raise inputs.BadInput(f"{paths[0]}: {table['provenance']['interrupted']}; run r2bench matrix again, to its end")
     rows = []
     for cell in table["cells"]:
         fault, moment, op, end = cell["cell"].split("/")

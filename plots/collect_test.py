@@ -128,6 +128,25 @@ class Collect(unittest.TestCase):
         self.assertEqual([row["set"] for row in read(self.folder, "runs")], ["one", "one", "two", "two"])
         self.assertEqual([row["set"] for row in read(self.folder, "provenance")], ["one", "two"])
 
+    def test_of_several_that_write_a_table_at_the_same_time_no_row_is_lost(self):
+        script = "import sys; sys.path.insert(0, sys.argv[1]); import tables\nfor number in range(20): tables.replace(sys.argv[2], 'provenance', sys.argv[3] + str(number), [{}])"
+        writers = [subprocess.Popen([sys.executable, "-B", "-c", script, HERE, self.folder, name]) for name in "abcdef"]
+        for writer in writers:
+            self.assertEqual(writer.wait(), 0)
+        self.assertEqual(len(read(self.folder, "provenance")), 6 * 20)
+        self.assertEqual(os.listdir(os.path.join(self.folder, "tables")), ["provenance.csv"])
+
+    def test_a_table_that_cannot_be_written_to_its_end_stays_as_it_was(self):
+        tables.write(self.folder, "provenance", [{"set": "one"}])
+
+        class Full:
+            def __str__(self):
+                raise OSError("No space left on device")
+        with self.assertRaises(OSError):
+            tables.write(self.folder, "provenance", [{"set": "two"}, {"set": Full()}])
+        self.assertEqual([row["set"] for row in read(self.folder, "provenance")], ["one"])
+        self.assertEqual(os.listdir(os.path.join(self.folder, "tables")), ["provenance.csv"])
+
     def test_evidence_does_not_mix_within_a_set(self):
         other = self.changed("other", lambda result: result.update(evidence="hardware"))
         done = self.call("run", "one", SAMPLE, other, "--command", "x")
@@ -200,7 +219,14 @@ class Collect(unittest.TestCase):
         self.assertEqual((second["fault"], second["verdict"], second["op"], second["end"]), ("noop", "empty", "", ""))
         self.assertEqual((third["moment"], third["verdict"], third["end"]), ("connect", "empty", "both"))
         self.assertEqual(read(self.folder, "provenance")[0]["machine"], "Linux 6.1")
-
+        with open(path, encoding="utf-8") as file:
+            table = json.load(file)
+        table["provenance"]["interrupted"] = "13 of 21 cells were not run"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(table, file)
+        done = self.call("matrix", "half", path)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("13 of 21 cells were not run", done.stderr)
 
     def test_of_a_step_of_the_night_the_last_end_counts_with_its_commit(self):
         path = os.path.join(self.folder, "record.jsonl")

@@ -1,25 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every figure: what matplotlib drew is what the results say, read here by other means than the figures read them; and what all_figures.py
-says of data that is not there and of files that cannot be used."""
+"""Every figure: what matplotlib drew is what the results say, read here by other means than the figures read them."""
 
 import csv
-import errno
 import json
 import os
-import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
-from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "..", "results")
 sys.path.insert(0, HERE)
 
-import all_figures  # noqa: E402
 import busbw  # noqa: E402
 import channels  # noqa: E402
 import collect  # noqa: E402
@@ -277,183 +270,6 @@ class Drawn(unittest.TestCase):
             counted = [text.get_text() for text in axes.texts]
             self.assertEqual(sum(int(of) - int(holds) for holds, of in (text.split("/") for text in counted)), sum(cell["verdict"] in ("fail", "missed") for cell in table))
         self.assertIn("evidence: emulated", text_of(figure))
-
-
-class Png(unittest.TestCase):
-    def test_markers_keep_their_colours(self):
-        """Among thousands of other colours, of which the palette has room for few."""
-        import matplotlib.pyplot as plt
-        import numpy
-        import PIL.Image
-        style.use()
-        figure, axes = plt.subplots()
-        axes.imshow(numpy.linspace(0, 1, 4096).reshape(64, 64), extent=(0, 1, 0, 1), cmap="gray")
-        colours = [style.VERMILION, style.BLUE, style.GREEN, style.ORANGE, style.PURPLE, style.SKY, style.YELLOW, style.INK]
-        for number, colour in enumerate(colours):
-            axes.plot([2 + number], [0.5], marker="o", markersize=5, color=colour)
-        with tempfile.TemporaryDirectory() as folder:
-            style.save(figure, folder, "some")
-            with PIL.Image.open(os.path.join(folder, "some.png")) as image:
-                found = {colour for _, colour in image.convert("RGB").getcolors(1 << 24)}
-        plt.close(figure)
-        for colour in colours:
-            self.assertIn(tuple(bytes.fromhex(colour[1:])), found, colour)
-        self.assertIn((255, 255, 255), found)
-        self.assertLess(len(found), 60)
-
-
-class OldPillow(unittest.TestCase):
-    def test_figures_are_saved_by_a_pillow_that_has_no_image_dither(self):
-        """Ubuntu 22.04 has Pillow 9.0.1; the name came with 9.1."""
-        import matplotlib.pyplot as plt
-        import PIL.Image
-
-        class Older:
-            def __getattr__(self, name):
-                if name == "Dither":
-                    raise AttributeError(name)
-                return getattr(newer, name)
-        newer = PIL.Image
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(PIL, "Image", new=Older()):
-            figure, _ = plt.subplots()
-            style.save(figure, folder, "some")
-            plt.close(figure)
-            self.assertEqual(sorted(os.listdir(folder)), ["some.pdf", "some.png"])
-
-
-class Program(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def call(self, *arguments):
-        return subprocess.run([sys.executable, "-B", os.path.join(HERE, "all_figures.py"), "--out", self.folder, *arguments], capture_output=True, text=True, check=False)
-
-    def test_a_figure_that_cannot_be_written_to_its_end_replaces_none(self):
-        with tempfile.TemporaryDirectory() as folder:
-            figure, axes = style.pyplot.subplots()
-            axes.plot([0, 1], [0, 1])
-            style.save(figure, folder, "some")
-            before = {name: pathlib.Path(folder, name).read_bytes() for name in ("some.png", "some.pdf")}
-            draw = type(figure).savefig
-
-            def full_disk(of, path, **more):
-                if more.get("format") == "pdf":
-                    pathlib.Path(path).write_bytes(b"half")
-                    raise OSError(errno.ENOSPC, "No space left on device")
-                draw(of, path, **more)
-
-            with mock.patch.object(type(figure), "savefig", full_disk), self.assertRaises(SystemExit) as ended:
-                style.save(figure, folder, "some")
-            style.pyplot.close(figure)
-            self.assertEqual(ended.exception.code, 64)
-            self.assertEqual({path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}, before)
-
-    def test_a_folder_that_is_missing_is_made_and_one_that_cannot_be_is_an_error_in_one_line(self):
-        def one(out):
-            return subprocess.run([sys.executable, "-B", os.path.join(HERE, "fault_matrix.py"), "--results", RESULTS, "--out", out],
-                                  capture_output=True, text=True, check=False)
-        new = os.path.join(self.folder, "a", "b")
-        self.assertEqual(one(new).returncode, 0)
-        self.assertTrue(os.path.exists(os.path.join(new, "fault_matrix.png")))
-        file = os.path.join(new, "fault_matrix.png")
-        done = one(file)
-        self.assertEqual(done.returncode, 64)
-        self.assertEqual(len(done.stderr.strip().splitlines()), 1)
-        self.assertIn(file + ": fault_matrix cannot be written there", done.stderr)
-
-    def test_every_figure_is_made_or_says_what_makes_its_data(self):
-        done = self.call("--results", RESULTS)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        made = 0
-        for module in all_figures.FIGURES:
-            line = next(line for line in done.stdout.splitlines() if module.NAME in line)
-            if "no data: run " in line:
-                self.assertTrue("r2bench" in line or "sweep.py" in line or "allreduce_table.py" in line or "head_to_head.py" in line, line)
-                continue
-            made += 1
-            with open(os.path.join(self.folder, module.NAME + ".pdf"), "rb") as file:
-                content = file.read()
-            self.assertTrue(content.startswith(b"%PDF"))
-            self.assertIn(b"/FontFile2", content)  # embedded TrueType: text stays text
-            self.assertNotIn(b"/Type3", content)
-            self.assertGreater(os.path.getsize(os.path.join(self.folder, module.NAME + ".png")), 5000)
-        self.assertGreaterEqual(made, 6)
-        self.assertIn(f"{made} of {len(all_figures.FIGURES)} figures made", done.stdout)
-
-    def test_without_data_each_figure_names_its_command_and_strict_fails(self):
-        empty = os.path.join(self.folder, "empty")
-        os.mkdir(empty)
-        done = self.call("--results", empty)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("no data: run "), len(all_figures.FIGURES), done.stdout)
-        self.assertEqual(self.call("--results", empty, "--strict").returncode, 1)
-
-    def test_a_file_that_cannot_be_used_is_named_and_the_others_are_drawn(self):
-        results = os.path.join(self.folder, "results")
-        place = os.path.join(results, "tables")
-        shutil.copytree(os.path.join(RESULTS, "tables"), place)
-        path = os.path.join(place, "matrix.csv")
-        header = ",".join(tables.COLUMNS["matrix"])
-        for content, words in (("hello,world\n1,2\n", ": is no table of matrix"), (header + "\nmatrix_migrate,noop,conn", ":2: was cut off"), ("", ": is no table of matrix"),
-                               (header.replace("verdict", "judgement") + "\n", "it has no column 'verdict'")):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(content)
-            with self.assertRaises(inputs.BadInput) as caught:
-                fault_matrix.data(results)
-            self.assertIn(path, str(caught.exception))
-            self.assertIn(words, str(caught.exception))
-        done = self.call("--results", results)  # with the last of them
-        self.assertEqual(done.returncode, 64, done.stdout)
-        line = next(line for line in done.stdout.splitlines() if line.startswith("fault_matrix"))
-        self.assertIn(path, line)
-        self.assertIn(words, line)
-        self.assertTrue(os.path.exists(os.path.join(self.folder, "t_over_t0.png")))
-
-
-class Kept(unittest.TestCase):
-    """The figures in results/figures are drawn from the tables beside them: a table that changes needs `r2bench plot --all`."""
-
-    def test_each_figure_was_drawn_from_the_tables_as_they_are(self):
-        for module in all_figures.FIGURES:
-            source = style.digest(module.data(RESULTS))
-            for kind in ("png", "pdf"):
-                self.assertEqual(style.drawn_from(os.path.join(RESULTS, "figures", f"{module.NAME}.{kind}")), source,
-                                 f"{module.NAME}.{kind} was drawn from other data; run r2bench plot --all --out results/figures")
-
-    def test_there_are_no_others(self):
-        self.assertEqual(set(os.listdir(os.path.join(RESULTS, "figures"))), {f"{module.NAME}.{kind}" for module in all_figures.FIGURES for kind in ("png", "pdf")})
-
-    def test_a_row_that_changes_changes_the_digest(self):
-        with tempfile.TemporaryDirectory() as results:
-            os.mkdir(os.path.join(results, "tables"))
-            for name in ("allreduce_sizes", "provenance"):
-                shutil.copy(os.path.join(RESULTS, "tables", name + ".csv"), os.path.join(results, "tables"))
-            before = style.digest(busbw.Mode3.data(results))
-            self.assertEqual(before, style.digest(busbw.Mode3.data(RESULTS)))
-            rows = tables.read(results, "allreduce_sizes")
-            row = next(row for row in rows if row["set"] == busbw.Mode3.SETS[0])
-            row["t_ms"] = float(row["t_ms"]) * 1.001
-            tables.write(results, "allreduce_sizes", rows)
-            self.assertNotEqual(style.digest(busbw.Mode3.data(results)), before)
-
-    def test_a_digest_is_of_values_and_of_nothing_else(self):
-        self.assertEqual(style.digest({"a": [1.5, None], "b": (True, "x")}), style.digest({"b": [True, "x"], "a": (1.5, None)}))
-        for one, other in (([1, 2], [2, 1]), ("1", 1), ({"a": 1}, {"a": 2}), (0.1, 0.1001), ([["a"], "b"], ["a", ["b"]])):
-            self.assertNotEqual(style.digest(one), style.digest(other))
-        with self.assertRaises(TypeError):
-            style.digest([object()])
-
-    def test_a_file_without_one_has_none(self):
-        with tempfile.TemporaryDirectory() as folder:
-            figure = style.pyplot.figure()
-            style.save(figure, folder, "plain")
-            style.save(figure, folder, "of_data", style.digest([1]))
-            style.close()
-            for kind in ("png", "pdf"):
-                self.assertIsNone(style.drawn_from(os.path.join(folder, "plain." + kind)))
-                self.assertEqual(style.drawn_from(os.path.join(folder, "of_data." + kind)), style.digest([1]))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import sys
 
 import inputs
 import number_tables
+from whole_file import whole_file
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What others write, and check: verdict_test, bounds_table.py, put_back.py.
@@ -141,7 +142,7 @@ def main():
                 print(f"{name}:{line}: is not what the tables say; run plots/readme_numbers.py")
                 bad += 1
             elif new != old:
-                with open(path, "w", encoding="utf-8") as file:
+                with whole_file(path) as part, open(part, "w", encoding="utf-8") as file:
                     file.write(new)
                 print(f"{name}: written")
     except inputs.BadInput as error:

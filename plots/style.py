@@ -2,7 +2,6 @@
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
-import contextlib
 import hashlib
 import importlib
 import io
@@ -10,6 +9,8 @@ import os
 import re
 import sys
 import textwrap
+
+from whole_file import whole_file
 
 SINGLE_COLUMN = 3.33  # inches
 DOUBLE_COLUMN = 7.0
@@ -141,28 +142,16 @@ def _save_png(figure, path, source):
         paletted.save(path, format="png", optimize=True, dpi=image.info.get("dpi"), pnginfo=text)
 
 
-@contextlib.contextmanager
-def _whole_file(folder, name):
-    """The path to write to; it becomes the file once it is whole."""
-    part = f"{folder}/.{name}.part"
-    try:
-        yield part
-        os.replace(part, f"{folder}/{name}")
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
-
-
 def save(figure, folder, name, source=None):
     """Writes NAME.png and NAME.pdf into the folder, which is made where it is missing; the PDF holds no date, so that equal data gives equal files.
-    Both hold `source`, the digest of what the figure was drawn from (figures_test.py compares it with the tables).
-    Each is written as a whole or not at all: a program that is killed leaves at most .NAME.png.part or .NAME.pdf.part.
+    Both hold `source`, the digest of what the figure was drawn from (all_figures_test.py compares it with the tables).
+    Each is written as a whole or not at all: what a program that is killed leaves is removed by the next one (whole_file.py).
     Where they cannot be written the program ends with one line and exit status 64."""
     try:
         os.makedirs(folder, exist_ok=True)
-        with _whole_file(folder, f"{name}.png") as path:
+        with whole_file(os.path.join(folder, f"{name}.png")) as path:
             _save_png(figure, path, source)
-        with _whole_file(folder, f"{name}.pdf") as path:
+        with whole_file(os.path.join(folder, f"{name}.pdf")) as path:
             figure.savefig(path, format="pdf", metadata={"CreationDate": None} | ({"Keywords": source} if source else {}))
     except OSError as error:
         print(f"{folder}: {name} cannot be written there: {error.strerror}; choose another folder with --out", file=sys.stderr)

@@ -8,6 +8,7 @@ import csv
 import os
 
 from inputs import BadInput
+from whole_file import alone, whole_file
 
 COLUMNS = {
     # Where a set comes from. `fabric`: vhca, rxe, verbs, or none.
@@ -126,9 +127,9 @@ def evidence(results, name):
 
 
 def write(results, name, rows):
-    """Writes the table whole; `rows` are dictionaries of text or values."""
+    """Writes the table, as a whole or not at all; `rows` are dictionaries of text or values."""
     os.makedirs(os.path.join(results, "tables"), exist_ok=True)
-    with open(path_of(results, name), "w", encoding="utf-8", newline="") as file:
+    with whole_file(path_of(results, name)) as part, open(part, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS[name], lineterminator="\n")
         writer.writeheader()
         for row in rows:
@@ -137,5 +138,7 @@ def write(results, name, rows):
 
 def replace(results, name, of, rows):
     """Puts `rows` in the place of those that the set `of` had."""
-    kept = [row for row in read(results, name) if row["set"] != of]
-    write(results, name, sorted(kept + [{**row, "set": of} for row in rows], key=lambda row: row["set"]))
+    os.makedirs(os.path.join(results, "tables"), exist_ok=True)
+    with alone(path_of(results, name)):
+        kept = [row for row in read(results, name) if row["set"] != of]
+        write(results, name, sorted(kept + [{**row, "set": of} for row in rows], key=lambda row: row["set"]))

@@ -29,6 +29,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "base"))
+import comma_list  # noqa: E402
+
 NICS = 4
 LOST = {"0": 0.0, "1/8": 0.125, "1/4": 0.25, "1/2": 0.5}
 ENGINE = ["ring", "unequal_ring", "r2ccl_allreduce", "four_stage", "mix"]  # forced; the simulator's names
@@ -177,11 +180,11 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["algorithms", "sizes"], help="the table to measure")
     parser.add_argument("--r2bench", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "r2bench"))
-    parser.add_argument("--nodes", default="4", help="numbers of nodes, separated by commas")
-    parser.add_argument("--lost", default="", help="lost fractions x, separated by commas: " + ", ".join(LOST) + " (default: all for sizes, all but 0 for algorithms)")
+    parser.add_argument("--nodes", type=comma_list.numbers, default=[4], help="numbers of nodes, separated by commas")
+    parser.add_argument("--lost", type=comma_list.words, help="lost fractions x, separated by commas: " + ", ".join(LOST) + " (default: all for sizes, all but 0 for algorithms)")
     parser.add_argument("--mbits", default="auto", help="rate of each NIC in Mbit/s, or auto (the default)")
     parser.add_argument("--eighth", choices=["nics", "throttle"], default="nics", help="how x = 1/8 is lost")
-    parser.add_argument("--only", default="", help="algorithms of the table, separated by commas (default: all)")
+    parser.add_argument("--only", type=comma_list.words, default=[], help="algorithms of the table, separated by commas (default: all)")
     parser.add_argument("--iters", type=int, default=24, help="operations per job, if an operation has 16 MiB or more")
     parser.add_argument("--small-iters", type=int, default=60, help="operations per job, if an operation is smaller than 16 MiB")
     parser.add_argument("--large-iters", type=int, default=9, help="operations per job, if an operation has 512 MiB or more")
@@ -190,27 +193,28 @@ def read_arguments():
     parser.add_argument("--mib", type=int, default=64, help="algorithms: size of an operation in MiB")
     parser.add_argument("--largest", type=int, default=256, help="sizes: largest size in MiB, at most 1024")
     parser.add_argument("--smallest", type=int, default=0, help="sizes: smallest size in MiB")
-    parser.add_argument("--bytes", default="", help="sizes: these sizes in bytes, separated by commas, instead of --smallest to --largest")
+    parser.add_argument("--bytes", type=comma_list.numbers, help="sizes: these sizes in bytes, separated by commas, instead of --smallest to --largest")
     parser.add_argument("--segments", type=int, default=32, help="largest number of segments of the simulator's schedules")
     parser.add_argument("--rounds", type=int, default=3, help="how often each job runs")
     parser.add_argument("--small-rounds", type=int, default=0, help="how often each job with operations below 16 MiB runs (default: as --rounds)")
     parser.add_argument("--minutes", type=float, default=60, help="start no further round or point of the table after this time")
     parser.add_argument("--out", default=".", help="folder of the table")
     arguments = parser.parse_args()
-    arguments.lost = (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")
+    arguments.lost = arguments.lost or [x for x in LOST if arguments.table == "sizes" or x != "0"]
+    if set(arguments.lost) - set(LOST):
+        parser.error(f"--lost takes {', '.join(LOST)}, not {', '.join(sorted(set(arguments.lost) - set(LOST)))}")
+    if min(arguments.nodes) < 2:
+        parser.error("--nodes takes numbers from 2 on")
     if arguments.bytes and arguments.table != "sizes":
         parser.error("--bytes is for sizes; algorithms takes --mib")
-    try:
-        arguments.sizes = sizes_of(arguments)
-    except ValueError:
-        parser.error(f"--bytes takes numbers separated by commas, not {arguments.bytes}")
+    arguments.sizes = sizes_of(arguments)
     if not arguments.sizes or min(arguments.sizes) < 1:
         parser.error("no size to measure: " + ("--mib and --bytes take at least 1" if arguments.table == "algorithms" or arguments.bytes else
                                                "--largest takes MiB from --smallest on, at least 1; smaller operations alone are given with --bytes"))
-    only = [word for word in arguments.only.split(",") if word]
-    arguments.chosen = [variant for variant in variants(arguments.table) if not only or variant[0] in only]
-    if len(arguments.chosen) < len(only):
-        parser.error(f"--only takes {', '.join(variant[0] for variant in variants(arguments.table))}, not all of {arguments.only}")
+    known = [variant[0] for variant in variants(arguments.table)]
+    if set(arguments.only) - set(known):
+        parser.error(f"--only takes {', '.join(known)}, not {', '.join(sorted(set(arguments.only) - set(known)))}")
+    arguments.chosen = [variant for variant in variants(arguments.table) if not arguments.only or variant[0] in arguments.only]
     return arguments
 
 
@@ -219,7 +223,7 @@ def sizes_of(arguments):
     if arguments.table == "algorithms":
         return [arguments.mib << 20]
     if arguments.bytes:
-        return [int(word) for word in arguments.bytes.split(",")]
+        return arguments.bytes
     sizes = [8 << (3 * k) for k in range(10) if 8 << (3 * k) <= arguments.largest << 20]
     if sizes and sizes[-1] < arguments.largest << 20:
         sizes.append(arguments.largest << 20)
@@ -228,7 +232,7 @@ def sizes_of(arguments):
 
 def rates(arguments, until):
     """(nodes, x, Mbit/s) of each part of the table; Mbit/s is None where it was to be found after `until`."""
-    for nodes in (int(word) for word in arguments.nodes.split(",")):
+    for nodes in arguments.nodes:
         known = {}  # by the number of NICs
         for x in arguments.lost:
             nics = nics_of(arguments, x, 0)[0]

@@ -93,7 +93,10 @@ class Table(unittest.TestCase):
         self.assertEqual([row["ratios"] for row in rows if row["bytes"] == "512"], ["", "", "1.2"])  # to the ring; Balance takes twice as long
         self.assertEqual(table.ratios([{"round": 0, "t_ms": 3.0}, {"round": 2, "t_ms": 1.0}], [{"round": 1, "t_ms": 9.0}, {"round": 2, "t_ms": 2.0}]), "0.5")
         for of, arguments, why in (("sizes", ["--largest", "0"], "no size to measure: --largest"), ("sizes", ["--bytes", "0"], "take at least 1"),
-                                   ("sizes", ["--bytes", "8,x"], "not 8,x"), ("algorithms", ["--bytes", "8"], "--bytes is for sizes"),
+                                   ("sizes", ["--bytes", "8,x"], "--bytes: entry 2 of '8,x' is no whole number"), ("sizes", ["--bytes", "8,,16"], "--bytes: entry 2 of '8,,16' is empty"),
+                                   ("sizes", ["--nodes", "4,"], "--nodes: entry 2 of '4,' is empty"), ("sizes", ["--nodes", "1"], "--nodes takes numbers from 2 on"),
+                                   ("sizes", ["--lost", "0,,1/4"], "--lost: entry 2"), ("sizes", ["--lost", "1/3"], "--lost takes 0, 1/8, 1/4, 1/2, not 1/3"),
+                                   ("sizes", ["--only", "ring,"], "--only: entry 2"), ("sizes", ["--only", "rnig"], "not rnig"), ("algorithms", ["--bytes", "8"], "--bytes is for sizes"),
                                    ("algorithms", ["--mib", "0"], "--mib and --bytes take at least 1")):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 self.call(of, "--nodes", "4", "--mbits", "400", *arguments)

@@ -3,20 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <sstream>
+
+#include "harness/cli/list_option.h"
 
 namespace r2bench {
-namespace {
-
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');)
-    if (!part.empty()) parts.push_back(part);
-  return parts;
-}
-
-}  // namespace
 
 CLI::Option* add_seed(CLI::App& command, uint64_t& seed, const std::string& help) {
   return command.add_option("--seed", seed, help)
@@ -32,10 +22,9 @@ CLI::Option* add_seed(CLI::App& command, uint64_t& seed, const std::string& help
 }
 
 void ChangeOptions::add_to(CLI::App& command, const std::string& group) {
-  command
-      .add_option("--modes", modes,
-                  "Modes to use instead of the scenario's, separated by commas: baseline, migrate, "
-                  "balance, allreduce, or the label of one of its modes")
+  add_list(command, "--modes", modes,
+           "Modes to use instead of the scenario's, separated by commas: baseline, migrate, "
+           "balance, allreduce, or the label of one of its modes")
       ->group(group);
   has_repeats =
       command
@@ -52,8 +41,7 @@ void ChangeOptions::add_to(CLI::App& command, const std::string& group) {
 
 LoadOptions ChangeOptions::load() const {
   LoadOptions options;
-  options.modes = parts_of(modes);
-  if (!modes.empty() && options.modes.empty()) throw UsageError("--modes names no mode");
+  options.modes = modes;
   if (has_repeats->count() > 0) options.repeats = repeats;
   if (has_seed->count() > 0) options.seed = seed;
   for (const std::string& text : set) {

@@ -19,7 +19,7 @@ namespace r2bench {
 CLI::Option* add_seed(CLI::App& command, uint64_t& seed, const std::string& help);
 
 struct ChangeOptions {
-  std::string modes;
+  std::vector<std::string> modes;
   int repeats = 0;
   uint64_t seed = 0;
   std::vector<std::string> set;

@@ -80,14 +80,17 @@ GateArguments CompareOptions::gate_finished() const {
 
 int compare_command(const CompareArguments& arguments, const Console& console) {
   const SampleSet now = read_samples(arguments.results.back());
+  const bool compares = !arguments.baseline.empty() || arguments.results.size() > 1;
+  SampleSet before;  // read first: --save-baseline may replace it
+  if (compares)
+    before = arguments.baseline.empty() ? read_samples(arguments.results.front())
+                                        : read_baseline(arguments.baseline);
   if (!arguments.save.empty()) {
-    write_baseline(arguments.save, now);
+    save_baseline(arguments.save, now, false);
     console.out << arguments.save << ": written, of " << now.name << "\n";
     warn_of_missing_samples(arguments.save, now, console);
-    if (arguments.baseline.empty() && arguments.results.size() == 1) return 0;
   }
-  const SampleSet before = arguments.baseline.empty() ? read_samples(arguments.results.front())
-                                                      : read_baseline(arguments.baseline);
+  if (!compares) return 0;
   const SampleComparison comparison = compare(before, now, arguments.thresholds);
   publish(comparison, arguments.out, console);
   return exit_code(comparison.change());

@@ -6,9 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "harness/cli/commands.h"
 #include "harness/judge/fault_times.h"
@@ -91,8 +93,10 @@ class Gate : public testing::Test {
   double later_ms = 0;
   std::mt19937_64 random{5};
   std::vector<std::string> plugins;
+  std::function<void()> meanwhile;  ///< happens once, during a run
   Runner runner = [this](const Scenario& scenario, const RunOptions& options, const std::atomic<bool>&) {
     plugins.push_back(scenario.workload.plugin);
+    if (meanwhile) std::exchange(meanwhile, nullptr)();
     return run(scenario, options.repeats);
   };
 };
@@ -174,6 +178,24 @@ TEST_F(Gate, needs_something_to_compare_with) {
   EXPECT_TRUE(plugins.empty());
 }
 
+// A gate takes long. What is added is what is in the file when it is written, not when the gate began.
+TEST_F(Gate, adds_to_what_another_gate_has_saved_meanwhile) {
+  const auto save = [&](const char* scenario, const char* file) {
+    return call({"gate", scenario, "--modes", "migrate", "--repeats", "24", "--save-baseline", file,
+                 "--append", "--quiet"});
+  };
+  std::string text = content("job.yaml");
+  text.replace(text.find("nic_down"), 8, "other");
+  std::ofstream("other.yaml") << text;
+  ASSERT_EQ(save("other.yaml", "other.json"), 0) << err.str();
+  ASSERT_EQ(save("job.yaml", "alone.json"), 0) << err.str();
+  meanwhile = [] { fs::copy_file("other.json", "b.json"); };
+  ASSERT_EQ(save("job.yaml", "b.json"), 0) << err.str();
+  EXPECT_EQ(content("alone.json").find("other"), std::string::npos);
+  EXPECT_NE(content("b.json").find("other"), std::string::npos) << "the other gate's samples are lost";
+  EXPECT_NE(content("b.json").find("nic_down"), std::string::npos);
+}
+
 // They would share samples and folders: the second was refused when the first had been measured.
 TEST_F(Gate, refuses_two_scenarios_of_one_name_before_it_measures) {
   EXPECT_EQ(call({"gate", "job.yaml", "job.yaml", "--modes", "migrate", "--save-baseline", "b.json"}), 64);
@@ -216,6 +238,10 @@ TEST_F(Gate, compares_results_and_folders_of_results) {
                   "slow"}),
             0);
   EXPECT_EQ(call({"compare", "--baseline", "b.json", "slow"}), 1) << out.str();
+  fs::copy_file("b.json", "kept.json");  // the comparison is with what it had before it is replaced
+  EXPECT_EQ(call({"compare", "--baseline", "kept.json", "--save-baseline", "kept.json", "slow"}), 1)
+      << out.str();
+  EXPECT_NE(content("kept.json"), content("b.json"));
   EXPECT_EQ(call({"compare", "--baseline", "b.json", "slow", "--floor", "detect_ms=9", "--floor",
                   "recover_ms=9", "--floor", "switch_ms=9"}),
             0)

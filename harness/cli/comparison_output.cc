@@ -8,6 +8,7 @@
 
 #include "harness/cli/resources.h"
 #include "harness/report/comparison_report.h"
+#include "harness/report/file_lock.h"
 #include "harness/report/result_file.h"
 #include "harness/report/whole_file.h"
 #include "harness/run/runner.h"
@@ -96,7 +97,8 @@ void check_baseline_writable(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored))
     throw OutputError(file.string() + ": cannot be written: Is a directory");
-  fs::path made = file;  // the first that write_baseline() has to make
+  refuse_file_of_run(file);
+  fs::path made = file;  // the first that save_baseline() has to make
   for (fs::path above = file.parent_path(); !above.empty() && !fs::exists(above, ignored);
        above = above.parent_path())
     made = above;
@@ -107,9 +109,14 @@ void check_baseline_writable(const fs::path& file) {
   }
 }
 
-void write_baseline(const fs::path& file, const SampleSet& set) {
+SampleSet save_baseline(const fs::path& file, const SampleSet& set, bool append) {
   make_folder(file.parent_path());
-  write_file(file, to_baseline(set).dump(1) + "\n");
+  const FileLock lock(file);
+  SampleSet saved;
+  if (append && fs::exists(file)) saved = read_baseline(file);
+  saved.add(set);
+  write_file(file, to_baseline(saved).dump(1) + "\n");
+  return saved;
 }
 
 void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console) {

@@ -32,10 +32,12 @@ struct ThresholdOptions {
 SampleSet read_samples(const std::string& named);
 /// The same of a baseline file.
 SampleSet read_baseline(const std::string& file);
-/// Throws OutputError where write_baseline() could not write `file`; leaves everything as it was.
+/// Throws OutputError where save_baseline() could not write `file`; leaves everything as it was.
 void check_baseline_writable(const std::filesystem::path& file);
-/// Writes a baseline as a whole or not at all, and the folders above it. Throws OutputError.
-void write_baseline(const std::filesystem::path& file, const SampleSet& set);
+/// Writes a baseline as a whole or not at all, and the folders above it. With `append`, what is in the file
+/// by then stays: of several processes that append at the same time, each one's samples are kept. Returns
+/// what was written. Throws OutputError, InputError.
+SampleSet save_baseline(const std::filesystem::path& file, const SampleSet& set, bool append);
 /// Says of which metrics the baseline has no sample: one that is measured later cannot be compared with it.
 void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console);
 

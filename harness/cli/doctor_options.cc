@@ -96,16 +96,14 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
 int DoctorOptions::run(const Console& console) const {
   if (!first_day_.hosts.empty() && !prove_ && !first_)
     throw UsageError("--hosts is for --cluster and --first-day");
-  if (prove_) {
-    ClusterArguments cluster = cluster_;
-    try {
-      cluster.hosts = host_list(hosts_.empty() ? first_day_.hosts : hosts_,
-                                hosts_.empty() ? "--hosts" : "--host", "@:");  // user@host, and IPv6
-    } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
-    }
-    return cluster_command(cluster, console);
+  ClusterArguments cluster = cluster_;
+  try {
+    cluster.hosts = host_list(hosts_.empty() ? first_day_.hosts : hosts_,
+                              hosts_.empty() ? "--hosts" : "--host", "@:");  // user@host, and IPv6
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
   }
+  if (prove_) return cluster_command(cluster, console);
   if (first_) return first_day_command(first_day_, console);
   if (draw_) return topology_command(topology_, console);
   return doctor_command(fabric_, console);

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
-#include <sstream>
 #include <system_error>
 
 #include "faultinject/plan/plan_text.h"
@@ -27,13 +26,6 @@ namespace fs = std::filesystem;
 constexpr size_t kEffectsTold = 12;
 constexpr int kExitNotFound = 127;  // as shells and env(1) do
 constexpr int kExitNotExecuted = 126;
-
-std::string read_plan(const std::string& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw UsageError(file + ": the plan cannot be read, or is empty");
-  return text.str();
-}
 
 std::map<std::string, std::string> environment_of(const Membership& membership, const std::string& program) {
   auto environment = current_environment();
@@ -76,7 +68,7 @@ int exec_command(const ExecArguments& arguments, const Console& console) {
   std::string plan;
   std::ofstream witness;
   if (!arguments.plan.empty()) {
-    plan = read_plan(arguments.plan);
+    plan = read_file(arguments.plan);
     faultinject::parse_plan(plan, arguments.plan);  // before anything is started
   }
   if (!arguments.witness.empty()) {

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // `doctor --first-day`: the steps, what of them is done, and the next ones carried out.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <utility>
 #include <vector>
 
 #include "harness/base/format.h"
 #include "harness/cli/cluster_command.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/first_day_steps.h"
 #include "harness/cli/resources.h"
 #include "harness/cluster/preflight.h"
 #include "harness/launch/process.h"
 #include "harness/real/shell.h"
+#include "harness/report/file_lock.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"
 
@@ -26,6 +34,26 @@ namespace fs = std::filesystem;
 using Risk = FirstDayStep::Risk;
 
 constexpr std::chrono::hours kStepLimit{3};
+
+/// Of two that ran the same steps, each would take the other's folders for those of an earlier try.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) {
+    fs::create_directories(folder);
+    descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor_ < 0) throw UsageError(folder.string() + ": cannot be read: " + std::strerror(errno));
+    if (try_lock(descriptor_) != EWOULDBLOCK) return;
+    ::close(descriptor_);
+    throw UsageError(folder.string() +
+                     ": another r2bench doctor --first-day works in this folder; wait for its end, or take "
+                     "another --out");
+  }
+  ~FolderLock() { ::close(descriptor_); }
+  FolderLock(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
 
 /// steps.jsonl of the folder: the last line of a step counts.
 class StepRecord {
@@ -126,16 +154,7 @@ std::string filled_in(std::string command, const Variables& of) {
   return command;
 }
 
-void check_hosts(const std::string& hosts) {
-  const bool plain = std::all_of(hosts.begin(), hosts.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == ',' || c == '_' || c == '-' || c == '@' || c == ':';
-  });
-  if (!plain || (!hosts.empty() && hosts[0] == '-'))
-    throw UsageError("--hosts: '" + hosts +
-                     "' is not a list of host names; separate names by commas, as in node0,node1");
-}
-
-/// They stand in a line of /bin/sh.
+/// They stand in a line of /bin/sh, as do hosts, which host_list() has checked.
 void check_run_options(const std::string& words) {
   const bool plain = std::all_of(words.begin(), words.end(), [](unsigned char c) {
     return std::isalnum(c) || std::string_view(" ._,=/:-").find(char(c)) != std::string_view::npos;
@@ -188,25 +207,28 @@ void set_aside(const fs::path& out, const fs::path& log) {
 
 /// Its new state.
 std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, StepRecord& record,
-                      const Console& console) {
+                      const Signals& signals, const Console& console) {
   const fs::path out = folder_of(step, arguments);
   const std::string set = assignments(variables(step, arguments, out));
   const std::string log = out.string() + ".log";  // beside it: `run --out` wants an empty folder
   set_aside(out, log);
   fs::create_directories(out);
   console.out << "    " << step.command << "\n" << std::flush;
-  const ShellResult result =
-      run_shell(set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1", kStepLimit);
+  const ShellResult result = run_shell(set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1",
+                                       kStepLimit, {}, [&] { return signals.caught(); });
+  const bool interrupted = signals.caught() != 0;
   // A verdict of fail or unknown is a finding, which is what the day is for; it is sent back like a pass.
-  const bool ran = result.exit_code <= 2;
+  const bool ran = result.exit_code <= 2 && !interrupted;
   std::ifstream file(log);
   std::string last;
   for (std::string line; std::getline(file, line);)
     if (!line.empty()) last = line;
   const std::string state = ran ? "done" : "failed";
   record.write(step.name, state,
-               "exit status " + std::to_string(result.exit_code) + (last.empty() ? "" : ": " + last));
-  console.out << "    " << state << ", exit status " << result.exit_code << "; " << log << "\n";
+               (interrupted ? "interrupted, exit status " : "exit status ") +
+                   std::to_string(result.exit_code) + (last.empty() ? "" : ": " + last));
+  console.out << "    " << state << (interrupted ? ", interrupted" : "") << ", exit status "
+              << result.exit_code << "; " << log << "\n";
   if (!ran) console.out << "    " << last << "\n";
   return state;
 }
@@ -218,8 +240,10 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
     console.out << first_day_page();
     return 0;
   }
-  check_hosts(arguments.hosts);
   check_run_options(arguments.run_options);
+  std::optional<FolderLock> lock;
+  if (arguments.run) lock.emplace(arguments.folder);
+  const Signals signals;
   StepRecord record(arguments.folder);
   if (!arguments.skip.empty()) record.write(step_named(arguments.skip).name, "skipped", "by the user");
   if (!arguments.done.empty()) record.write(step_named(arguments.done).name, "done", "by hand");
@@ -239,10 +263,12 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
         console.out << "    left out: " << lacks << "\n";
         state = "left out";
         record.write(step.name, state, lacks);
-      } else if (const std::string why = obstacle(step, arguments); !why.empty())
+      } else if (const std::string why = obstacle(step, arguments); !why.empty()) {
         console.out << "    waits: " << why << "\n";
-      else
-        state = carry_out(step, arguments, record, console);
+      } else {
+        state = carry_out(step, arguments, record, signals, console);
+        if (signals.caught() != 0) return kExitSignal + signals.caught();
+      }
     }
     if (is_over(state)) continue;
     ++left;

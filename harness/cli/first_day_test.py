@@ -6,9 +6,11 @@
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,6 +34,15 @@ def unverified(path):
     with open(path, encoding="utf-8") as file:
         text = file.read().split("## Unverified on hardware\n", 1)[1].split("\n## ", 1)[0]
     return [" ".join(each.split()) for each in ("\n" + text).split("\n* ")[1:] or [text]]
+
+
+def eventually(condition):
+    limit = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 class FirstDayTest(unittest.TestCase):
@@ -65,6 +76,34 @@ class FirstDayTest(unittest.TestCase):
         for earlier, later in (("preflight", "no_fault"), ("no_fault", "nic_down"), ("nic_down", "real_link_down"),
                                ("gpu_memory", "real_link_down"), ("real_link_down", "real_pcie_remove"), ("real_pcie_remove", "reboot")):
             self.assertLess(names.index(earlier), names.index(later), f"{earlier}, {later}")
+
+    def test_a_step_ends_with_ctrl_c_and_no_second_one_runs_beside_it(self):
+        programs = os.path.join(os.path.dirname(self.out), "programs")
+        started = os.path.join(programs, "started")
+        os.mkdir(programs)
+        for name in ("lspci", "setpci"):
+            with open(os.path.join(programs, name), "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\necho $$ >'{started}.new'; mv '{started}.new' '{started}'; exec sleep 60\n")
+            os.chmod(os.path.join(programs, name), 0o755)
+        path = programs + ":/usr/bin:/bin"
+        for step in ("preflight", "topology"):
+            self.first_day("--skip", step)
+        with subprocess.Popen([r2bench, "doctor", "--first-day", "--out", self.out, "--run"], env=dict(os.environ, PATH=path, NO_COLOR="1"),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
+            self.addCleanup(first.kill)
+            self.assertTrue(eventually(lambda: os.path.exists(started)))
+            with open(started, encoding="utf-8") as file:
+                program = int(file.read())
+            second = self.first_day("--run", path=path)
+            self.assertEqual(second.returncode, 64, second.stdout)
+            self.assertIn("another r2bench doctor --first-day works in this folder", second.stderr)
+            self.assertNotIn("pci.log.1", os.listdir(self.out))
+            first.send_signal(signal.SIGINT)
+            out, _ = first.communicate(timeout=60)
+        self.assertEqual(first.returncode, 130, out)
+        self.assertIn("interrupted", out)
+        self.assertFalse(os.path.exists(f"/proc/{program}"))
+        self.assertEqual(self.states()["pci"], "failed")
 
     def test_a_step_that_fails_ends_the_run_keeps_its_log_and_is_tried_again(self):
         for _ in range(2):
@@ -133,7 +172,7 @@ class FirstDayTest(unittest.TestCase):
 
     def test_bad_words_and_a_bad_file_are_told(self):
         self.assertIn("there is no step 'fly'; there are preflight", self.first_day("--skip", "fly").stderr)
-        self.assertIn("--hosts: 'a;b' is not a list of host names", self.first_day("--hosts", "a;b").stderr)
+        self.assertIn("--hosts: 'a;b' is no name of a host", self.first_day("--hosts", "a;b").stderr)
         self.assertIn("--run-options: '--shorter 10; reboot'", self.first_day("--run-options", "--shorter 10; reboot").stderr)
         os.makedirs(self.out)
         with open(os.path.join(self.out, "steps.jsonl"), "w", encoding="utf-8") as file:

@@ -193,8 +193,8 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
   const std::vector<Scenario> references = load_references(arguments);
   SampleSet baseline;
   if (!arguments.baseline.empty()) baseline = only(read_baseline(arguments.baseline), scenarios);
-  SampleSet saved;
-  if (arguments.append && fs::exists(arguments.save)) saved = read_baseline(arguments.save);
+  if (arguments.append && fs::exists(arguments.save))
+    read_baseline(arguments.save);  // known before anything runs
   if (!arguments.save.empty()) check_baseline_writable(arguments.save);
 
   RunFolder folder = arguments.out.empty() ? RunFolder::create_fresh(fs::path("results") / "runs", "gate")
@@ -208,8 +208,7 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
   const SampleSet now = measurement.candidate(folder.path().string());
 
   if (!arguments.save.empty()) {
-    saved.add(now);
-    write_baseline(arguments.save, saved);
+    const SampleSet saved = save_baseline(arguments.save, now, arguments.append);
     console.out << arguments.save << ": written\n";
     warn_of_missing_samples(arguments.save, saved, console);
     for (const ComparisonRow& row : measurement.expectations())

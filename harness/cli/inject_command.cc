@@ -2,12 +2,11 @@
 // `r2bench inject add|list|remove|heal`: acts on the fault board of whatever runs, a fabric of `exec` or a
 // job of `run`.
 #include <cstdint>
-#include <fstream>
 #include <ostream>
-#include <sstream>
 
 #include "faultinject/plan/plan_text.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/resources.h"
 #include "harness/control/control_client.h"
 #include "harness/exec/witness_story.h"
 #include "harness/report/table.h"
@@ -22,12 +21,8 @@ struct Plan {
 
 Plan read_fault(const std::string& argument) {
   if (argument.empty() || argument.front() != '@') return {argument, "fault"};
-  Plan plan{"", argument.substr(1)};
-  std::ifstream stream(plan.file);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw UsageError(plan.file + ": cannot be read, or is empty");
-  plan.text = text.str();
-  return plan;
+  const std::string file = argument.substr(1);
+  return {read_file(file), file};
 }
 
 void print_list(const nlohmann::json& answer, const Console& console) {

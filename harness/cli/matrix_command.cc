@@ -39,10 +39,11 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   options.out_dir = folder.path().string();
   const std::string started = utc_now();
   CellLines lines(console);
-  const auto runs = matrix::run_cells(
+  const matrix::CellRuns ran = matrix::run_cells(
       cells, options,
       [&](const matrix::CellRun& run, size_t done, size_t all) { lines.show(run, done, all); },
       signals.cancel());
+  const std::vector<matrix::CellRun>& runs = ran.finished;
   std::string only;
   for (const std::string& pattern : arguments.only) only += " --only '" + pattern + "'";
   nlohmann::ordered_json provenance = {
@@ -51,15 +52,26 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
       {"evidence", "emulated"},
       {"started", started},
       {"ended", utc_now()}};
+  if (ran.not_run > 0)
+    provenance["interrupted"] = std::to_string(ran.not_run) + " of " + std::to_string(cells.size()) +
+                                (cells.size() == 1 ? " cell was" : " cells were") + " not run";
   for (const auto& [fact, value] : machine_facts()) provenance[fact] = value;
-  folder.write("matrix.md", matrix::markdown(runs, provenance));
-  folder.write("matrix.json", matrix::json_text(matrix::to_json(runs, provenance)));
+  try {
+    folder.write("matrix.md", matrix::markdown(runs, provenance));
+    folder.write("matrix.json", matrix::json_text(matrix::to_json(runs, provenance)));
+  } catch (const OutputError&) {  // what was found is not lost with its files
+    lines.finish();
+    console.out << matrix::table(runs) << std::flush;
+    throw;
+  }
   std::error_code ignored;
   fs::remove(folder.path() / "failed", ignored);  // when it is empty
   folder.keep();
   lines.finish();
   console.out << matrix::table(runs) << "Files: " << folder.path().string()
               << "/  (matrix.md, matrix.json)\n";
+  if (ran.not_run > 0) console.err << "r2bench: " << provenance["interrupted"].get<std::string>() << "\n";
+  if (ran.error) std::rethrow_exception(ran.error);
   if (signals.caught() != 0) return kExitSignal + signals.caught();
   const matrix::MatrixCounts counts = matrix::count(runs);
   return counts.fail > 0 ? 1 : counts.missed > 0 ? 2 : 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/pictures.h"
 
-#include <filesystem>
-#include <system_error>
+#include <string>
 
 #include "harness/cli/resources.h"
+#include "harness/report/part_file.h"
 
 namespace r2bench {
 namespace {
@@ -21,6 +21,11 @@ std::string last_line(const std::string& text) {
                      end - (start == std::string::npos ? 0 : start + 1) + 1);
 }
 
+void remove_half_figures(const std::filesystem::path& folder) {
+  remove_stale_parts(
+      folder, [](const std::string& name) { return name.ends_with(".png") || name.ends_with(".pdf"); });
+}
+
 std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder,
                                          const std::atomic<bool>* cancel) {
   const auto share = share_folder();
@@ -31,17 +36,16 @@ std::optional<std::string> make_pictures(const std::string& result_json, const s
       run_python(*python, {(*share / "plots" / "timeline.py").string(), "--out", out_folder, result_json},
                  kPlotSeconds, cancel);
   if (done.exit_code == 0) return std::nullopt;
-  for (const char* part : {".timeline.png.part", ".timeline.pdf.part"}) {  // of a script that was killed
-    std::error_code ignored;
-    std::filesystem::remove(std::filesystem::path(out_folder) / part, ignored);
-  }
+  remove_half_figures(out_folder);
   if (cancel && cancel->load()) return "drawing it was interrupted; to draw it: r2bench plot " + result_json;
   if (done.exit_code == kExitNoMatplotlib) {
     return python->string() + " has no matplotlib; install python3-matplotlib, then: r2bench plot " +
            result_json;
   }
   if (done.exit_code == 124) return "the plot script took longer than " + std::to_string(kPlotSeconds) + " s";
-  return "the plot script failed: " + last_line(done.output);
+  return "the plot script failed" + (done.output.empty()
+                                         ? " with exit status " + std::to_string(done.exit_code)
+                                         : ": " + last_line(done.output));
 }
 
 }  // namespace r2bench

@@ -47,6 +47,18 @@ std::string meant_option(const CLI::App& command, const CLI::ParseError& error) 
   return meant ? "; did you mean '" + *meant + "'?" : "";
 }
 
+/// A variable of a script that is not set: "--out $FOLDER" must not mean the default. Throws CLI::ParseError.
+void refuse_empty_values(const CLI::App& command) {
+  static const std::vector<std::string> kMayBeEmpty = {"--run-options"};  // more options, or none
+  for (const CLI::Option* option : command.get_options()) {
+    const std::vector<std::string> given = option->results();
+    const std::string name = option->get_name();
+    if (std::find(given.begin(), given.end(), "") != given.end() &&
+        std::find(kMayBeEmpty.begin(), kMayBeEmpty.end(), name) == kMayBeEmpty.end())
+      throw CLI::ValidationError(name, "is empty");
+  }
+}
+
 /// Says what is wrong with the command line; the exit status.
 int explain_parse(const CLI::App& app, const CLI::ParseError& error, const std::string& word,
                   const Console& console) {
@@ -193,6 +205,7 @@ int program_main(int argc, const char* const* argv, const AddSubcommands& add, c
     auto [own, others] = split_at_program(argc, argv);
     foreign = std::move(others);
     app.parse(static_cast<int>(own.size()), own.data());
+    refuse_empty_values(command_of(app));
   } catch (const CLI::Success& told) {  // --help and --version
     return after_output(app.exit(told, console.out, console.err), false, console);
   } catch (const CLI::ParseError& error) {

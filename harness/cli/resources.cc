@@ -3,18 +3,43 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
+#include "harness/base/input_file.h"
+#include "harness/report/report.h"
 #include "harness/report/whole_file.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
 namespace fs = std::filesystem;
 
+void refuse_file_of_run(const fs::path& file) {
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(file, error);
+  if (error || !fs::exists(path, error) || !fs::exists(path.parent_path() / "result.json", error)) return;
+  std::vector<std::string> names = {"scenario.yaml"};
+  for (const auto& reporter : file_reporters()) names.push_back(reporter->file_name());
+  if (std::find(names.begin(), names.end(), path.filename().string()) != names.end())
+    throw UsageError(file.string() + ": is the " + path.filename().string() +
+                     " of a run, which is never overwritten; choose another name");
+}
+
+std::string read_file(const fs::path& file) {
+  try {
+    std::string text = read_input(file);
+    if (text.empty()) throw ReadError("is empty");
+    return text;
+  } catch (const ReadError& error) {
+    throw UsageError(file.string() + ": " + error.what());
+  }
+}
+
 void write_file(const fs::path& file, const std::string& text) {
+  refuse_file_of_run(file);
   write_whole(file, [&](std::ostream& out) { out << text; });
 }
 

@@ -20,7 +20,13 @@ std::filesystem::path share_or_throw();  ///< throws UsageError where there is n
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);
 
-/// As write_whole(): all of it, or an OutputError and nothing.
+/// As read_input(). Throws UsageError, also where it is empty.
+std::string read_file(const std::filesystem::path& file);
+/// A mistake in the name of an output must not cost what was measured: throws UsageError where `file` is one
+/// of the files that a run has written.
+void refuse_file_of_run(const std::filesystem::path& file);
+/// As write_whole(): all of it, or an OutputError and nothing. Throws UsageError for a file of a run's
+/// folder.
 void write_file(const std::filesystem::path& file, const std::string& text);
 /// Throws OutputError where it cannot be written.
 void append_to_file(const std::filesystem::path& file, const std::string& text);

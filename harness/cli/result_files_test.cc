@@ -20,6 +20,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/testing/program_fixture.h"
+#include "harness/report/part_file.h"
 #include "harness/report/whole_file.h"
 
 namespace r2bench {
@@ -225,23 +226,54 @@ TEST(WritableFile, is_left_as_it_was) {
   fs::remove_all(folder);
 }
 
+// -o of another command, or a typing mistake, must not cost a night on real NICs.
+TEST_F(ResultFiles, the_files_of_a_run_are_never_overwritten) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "a"}), 0) << err.str();
+  const std::string result = content("a/result.json"), events = content("a/events.jsonl");
+  fs::create_symlink("a/result.json", "link");
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"report", "a", "-o", "a/result.json"},
+        {"report", "a", "-o", "link"},
+        {"trace", "a", "-o", "./a/events.jsonl"},
+        {"export", "a", "--format", "nccl-tests", "--out", "a/result.json"},
+        {"compare", "a", "--save-baseline", "a/result.json"},
+        {"gate", "nic_down.yaml", "--save-baseline", "a/result.json"},
+        {"compare", "a", "a", "--out", "a"}}) {
+    EXPECT_EQ(call(words), 64) << words[0] << words.back();
+    EXPECT_NE(err.str().find(" of a run, which is never overwritten; "), std::string::npos) << err.str();
+  }
+  EXPECT_EQ(content("a/result.json"), result);
+  EXPECT_EQ(content("a/events.jsonl"), events);
+  EXPECT_EQ(ran.size(), 1u);
+  EXPECT_EQ(call({"report", "a"}), 0) << err.str();
+  EXPECT_EQ(call({"report", "a"}), 0) << err.str();  // its own page it replaces
+  EXPECT_EQ(call({"report", "a", "-o", "events.jsonl"}), 0) << err.str();
+}
+
 /// The figure is drawn by a script that leaves half a figure and then takes long, with a process of its own.
 class SlowFigure : public ResultFiles {
  protected:
   void SetUp() override {
     ResultFiles::SetUp();
-    std::ofstream("python") << "#!/bin/sh\n"
-                               "echo half >\"$3/.timeline.png.part\"\n"
-                               "sleep 20 &\n"
-                               "echo $! $$ >pids.part\n"
-                               "mv pids.part pids\n"
-                               "wait\n";
-    fs::permissions("python", fs::perms::owner_all);
+    draw_with_part(".timeline.png.r2bench-part");
     setenv("R2BENCH_PYTHON", fs::absolute("python").c_str(), 1);
   }
   void TearDown() override {
     unsetenv("R2BENCH_PYTHON");
     ResultFiles::TearDown();
+  }
+  /// --out is the first option of the script of one figure, and the second of that of all figures.
+  static void draw_with_part(const std::string& name) {
+    std::ofstream("python") << "#!/bin/sh\n"
+                               "[ \"$2\" = --out ] && folder=$3 || folder=$5\n"
+                               "echo half >\"$folder/"
+                            << name
+                            << "\"\n"
+                               "sleep 20 &\n"
+                               "echo $! $$ >pids.part\n"
+                               "mv pids.part pids\n"
+                               "wait\n";
+    fs::permissions("python", fs::perms::owner_all);
   }
   static bool lives(pid_t pid) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
@@ -300,6 +332,39 @@ TEST_F(SlowFigure, of_plot_ends_with_the_first_signal_too) {
     EXPECT_EQ(entries("run"), 1u) << words[1];
     EXPECT_NE(err.str().find("interrupted"), std::string::npos) << err.str();
   }
+}
+
+// Of two that draw into one folder, the one that is interrupted takes only its own half figures away.
+TEST_F(SlowFigure, of_another_plot_in_the_same_folder_stays) {
+  fs::create_directory("run");
+  fs::copy_file(std::string(R2BENCH_SOURCE_DIR) + "/results/reference/nic_down/result.json",
+                "run/result.json");
+  std::ofstream("run/.stall.png.part") << "of another program";
+  int begun[2];
+  ASSERT_EQ(::pipe(begun), 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    const PartFile half("run/timeline.png"), another("run/stall.pdf");
+    if (::write(begun[1], "", 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char none = 0;
+  ASSERT_EQ(::read(begun[0], &none, 1), 1);
+  ::close(begun[0]);
+  ::close(begun[1]);
+  draw_with_part(".timeline.png.r2bench-part2");
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"plot", "run"}, {"plot", "--all", "--results", "run", "--out", "run"}}) {
+    fs::remove("pids");
+    std::thread interrupts = user(SIGINT);
+    EXPECT_EQ(call(words), kExitSignal + SIGINT) << words[1] << ": " << err.str();
+    interrupts.join();
+    EXPECT_TRUE(fs::exists("run/.timeline.png.r2bench-part")) << words[1];
+    EXPECT_TRUE(fs::exists("run/.stall.pdf.r2bench-part")) << words[1];
+    EXPECT_EQ(entries("run"), 4u) << words[1];
+  }
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
 }
 
 TEST_F(SlowFigure, does_not_outlive_a_run_that_is_killed) {

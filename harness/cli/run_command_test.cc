@@ -311,9 +311,12 @@ TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
 }
 
 TEST_F(Program, names_of_hosts_are_checked_before_anything_starts) {
-  const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"a,,b", "an empty name"}, {",", "an empty name"},   {"a,b,a", "'a' twice"},
-      {"a, b", "' b'"},          {"-oProxy", "'-oProxy'"}, {"a:0", "'a:0'"}};
+  const std::vector<std::pair<std::string, std::string>> wrong = {{"a,,b", "entry 2 of 'a,,b' is empty"},
+                                                                  {",", "is empty"},
+                                                                  {"a,b,a", "'a' twice"},
+                                                                  {"a, b", "' b'"},
+                                                                  {"-oProxy", "'-oProxy'"},
+                                                                  {"a:0", "'a:0'"}};
   for (const auto& [hosts, word] : wrong) {
     EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", hosts.c_str(), "nic_down"}),
               kExitUsage)

@@ -2,12 +2,16 @@
 #include "harness/cli/sim_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/list_option.h"
 #include "harness/cli/subcommands.h"
 
 namespace r2bench {
@@ -23,14 +27,22 @@ auto quantity(const char* option, const std::string& text, Parse parse) {
   }
 }
 
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 }  // namespace
 
 CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
-  CLI::Option* given = command
-                           .add_option("--capacities", capacities,
-                                       "Capacity of each node relative to a healthy one, such as 1,1,0.5,1")
-                           ->delimiter(',')
-                           ->group(group);
+  CLI::Option* given =
+      add_lists(command, "--capacities", capacities,
+                "Capacity of each node relative to a healthy one, such as 1,1,0.5,1",
+                [](const std::string& entry) { return number_of(entry) ? "" : "is no number"; })
+          ->type_name("FLOAT")
+          ->group(group);
   command.add_option("--bytes", bytes, "Data of each node (default: 1 GiB)")->group(group);
   command.add_option("--rate", rate, "Rate of a healthy node in each direction (default: 400 Gbit/s)")
       ->group(group);
@@ -52,8 +64,14 @@ CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
 }
 
 r2ccl::collective::Job JobOptions::job() const {
+  std::vector<double> of_nodes;
+  for (const std::string& capacity : capacities) of_nodes.push_back(number_of(capacity).value());
+  return job(std::move(of_nodes));
+}
+
+r2ccl::collective::Job JobOptions::job(std::vector<double> of_nodes) const {
   r2ccl::collective::Job job;
-  job.capacities = capacities;
+  job.capacities = std::move(of_nodes);
   job.bytes = quantity("--bytes", bytes, faultinject::parse_bytes);
   const uint64_t bits = quantity("--rate", rate, faultinject::parse_rate);
   if (bits == 0) throw UsageError("--rate: a simulated port needs one");
@@ -86,10 +104,8 @@ void SimOptions::add_to(CLI::App& app) {
   command->add_option("--nodes", nodes, "Number of nodes, all healthy except those of --degraded")
       ->check(CLI::Range(2, 1024))
       ->excludes(given);
-  command
-      ->add_option("--degraded", degraded,
-                   "NODE:X: this node has lost the fraction X of its capacity; may be repeated")
-      ->delimiter(',')
+  add_lists(*command, "--degraded", degraded,
+            "NODE:X: this node has lost the fraction X of its capacity; may be repeated")
       ->excludes(given);
   command
       ->add_option(
@@ -104,29 +120,21 @@ void SimOptions::add_to(CLI::App& app) {
 
 SimArguments SimOptions::finished() const {
   SimArguments arguments;
-  JobOptions given = job;
-  if (given.capacities.empty()) {
-    if (nodes == 0) throw UsageError("sim needs --nodes or --capacities");
-    given.capacities.assign(nodes, 1);
-    for (const std::string& text : degraded) {
-      size_t colon = text.find(':'), end = 0;
-      unsigned long node = nodes;
-      double lost = -1;
-      try {
-        node = std::stoul(text);
-        if (colon != std::string::npos) lost = std::stod(text.substr(colon + 1), &end);
-      } catch (const std::exception&) {
-        colon = std::string::npos;
-      }
-      if (colon == std::string::npos || colon + 1 + end != text.size() || node >= nodes ||
-          !(lost >= 0 && lost < 1)) {
-        throw UsageError("--degraded " + text + ": write NODE:X with a node below " + std::to_string(nodes) +
-                         " and the lost part X, 0 to below 1");
-      }
-      given.capacities[node] = 1 - lost;
-    }
+  if (job.capacities.empty() && nodes == 0) throw UsageError("sim needs --nodes or --capacities");
+  if (nodes == 0 && !degraded.empty()) throw UsageError("--degraded needs --nodes");
+  std::vector<double> of_nodes(nodes, 1);
+  for (const std::string& text : degraded) {
+    const size_t colon = text.find(':');
+    uint32_t node = nodes;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + std::min(colon, text.size()), node);
+    const auto lost = number_of(colon == std::string::npos ? "" : text.substr(colon + 1));
+    if (colon == std::string::npos || error != std::errc() || end != text.data() + colon || node >= nodes ||
+        !lost || !(*lost >= 0 && *lost < 1))
+      throw UsageError("--degraded " + text + ": write NODE:X with a node below " + std::to_string(nodes) +
+                       " and the lost part X, 0 to below 1");
+    of_nodes[node] = 1 - *lost;
   }
-  arguments.job = given.job();
+  arguments.job = job.capacities.empty() ? job.job(std::move(of_nodes)) : job.job();
   arguments.options.sharing = sharing == "exclusive" ? Sharing::kExclusive : Sharing::kMaxMin;
   arguments.options.only_chosen = only_chosen;
   arguments.json = json;

@@ -17,7 +17,7 @@ namespace r2bench {
 
 /// What both commands say of nodes and job.
 struct JobOptions {
-  std::vector<double> capacities;
+  std::vector<std::string> capacities;  ///< as given
   std::string bytes = "1 GiB", rate = "400 Gbit/s", latency = "5 us", reduction = "0";
   uint32_t segments = 64;
 
@@ -25,6 +25,8 @@ struct JobOptions {
   CLI::Option* add_to(CLI::App& command, const std::string& group);
   /// Throws UsageError.
   r2ccl::collective::Job job() const;
+  /// The same with nodes of these capacities.
+  r2ccl::collective::Job job(std::vector<double> of_nodes) const;
 };
 
 struct SimOptions {

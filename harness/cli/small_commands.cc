@@ -109,18 +109,6 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
 
 namespace {
 
-/// Of a script that was killed.
-void remove_half_figures(const fs::path& folder) {
-  std::error_code ignored;
-  std::vector<fs::path> parts;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(".") && (name.ends_with(".png.part") || name.ends_with(".pdf.part")))
-      parts.push_back(entry.path());
-  }
-  for (const fs::path& part : parts) fs::remove(part, ignored);
-}
-
 /// Draws all figures into `folder`; the script's output, without the last line's end, and its exit status.
 std::pair<std::string, int> draw_all(const std::string& results, const fs::path& folder, bool strict,
                                      const Signals& signals) {

@@ -9,6 +9,7 @@
 #include "harness/cli/compare_options.h"
 #include "harness/cli/doctor_options.h"
 #include "harness/cli/exec_command_options.h"
+#include "harness/cli/list_option.h"
 #include "harness/cli/sim_options.h"
 
 namespace r2bench {
@@ -181,10 +182,13 @@ Subcommand add_conformance(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   CLI::App* conformance = add_tool(app, "conformance");
-  conformance
-      ->add_option("--fabric", options->arguments.fabrics, "Fabrics, separated by commas (default: vhca,rxe)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
+  add_lists(*conformance, "--fabric", options->arguments.fabrics,
+            "Fabrics, separated by commas (default: vhca,rxe)",
+            [](const std::string& entry) {
+              return entry == "vhca" || entry == "rxe" || entry == "verbs" ? ""
+                                                                           : "is none of vhca, rxe, verbs";
+            })
+      ->type_name("TEXT:{vhca,rxe,verbs}");
   conformance
       ->add_option("--case", options->arguments.cases,
                    "Of the cases without faults, run only those whose names begin with this; may be repeated")

@@ -4,18 +4,16 @@
 #include <hwloc.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <ostream>
-#include <sstream>
 #include <stdexcept>
 
 #include "faultinject/plan/units.h"
 #include "harness/base/format.h"
+#include "harness/cli/resources.h"
 #include "harness/fabric/topology_xml.h"
 #include "harness/report/table.h"
 #include "harness/run/runner.h"
@@ -190,14 +188,6 @@ std::string cell(Distance distance, const TopologySource& source) {
       break;
   }
   return "?";
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    throw UsageError(path + ": cannot be read: " + (errno != 0 ? std::strerror(errno) : "it is empty"));
-  return text.str();
 }
 
 }  // namespace

@@ -67,6 +67,56 @@ TEST_F(Program, a_usage_error_names_the_command_and_an_option_that_is_near) {
   }
 }
 
+TEST_F(Program, an_empty_value_is_no_value) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
+      {{"run", "nic_down.yaml", "--no-plot", "--out", ""}, "r2bench run: --out: is empty\n"},
+      {{"run", "", "--no-plot"}, "r2bench run: scenario: is empty\n"},
+      {{"run", "nic_down.yaml", "", "--no-plot"}, "scenario: is empty"},
+      {{"gate", "nic_down.yaml", "--save-baseline", ""}, "--save-baseline: is empty"},
+      {{"report", ""}, "result: is empty"},
+      {{"inject", "fault", ""}, "r2bench inject"}};
+  for (const auto& [words, told] : wrong) {
+    EXPECT_EQ(call(words), kExitUsage) << told;
+    EXPECT_NE(err.str().find(told), std::string::npos) << told << "\nbut:\n" << err.str();
+  }
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(call({"doctor", "--first-day", "--run-options", "", "--out", "none"}), 1) << err.str();
+}
+
+TEST_F(Program, an_empty_entry_of_a_list_is_named) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
+      {{"sim", "allreduce", "--capacities", "1,,1"},
+       "r2bench sim: --capacities: entry 2 of '1,,1' is empty\n"},
+      {{"sim", "allreduce", "--capacities", "1,1,"}, "--capacities: entry 3 of '1,1,' is empty"},
+      {{"sim", "allreduce", "--capacities", ",1,1"}, "--capacities: entry 1 of ',1,1' is empty"},
+      {{"sim", "allreduce", "--capacities="}, "--capacities"},
+      {{"sim", "allreduce", "--capacities", "1,x,1"}, "--capacities: 'x' is no number"},
+      {{"explain", "--capacities", "1,,1"}, "r2bench explain: --capacities: entry 2 of '1,,1' is empty\n"},
+      {{"sim", "allreduce", "--nodes", "4", "--degraded", "0:0.5,,1:0.5"},
+       "--degraded: entry 2 of '0:0.5,,1:0.5'"},
+      {{"sim", "allreduce", "--nodes", "4", "--degraded", "0.5:0.5"}, "--degraded 0.5:0.5: write NODE:X"},
+      {{"sim", "allreduce", "--degraded", "0:0.5"}, "sim needs --nodes"},
+      {{"run", "nic_down.yaml", "--modes", "baseline,,migrate"},
+       "run: --modes: entry 2 of 'baseline,,migrate' is empty"},
+      {{"gate", "nic_down.yaml", "--modes", "migrate,"}, "gate: --modes: entry 2 of 'migrate,' is empty"},
+      {{"run", "nic_down.yaml", "--modes="}, "--modes"},
+      {{"run", "nic_down.yaml", "--launcher", "mpi", "--hosts", "a,,b"},
+       "--hosts: entry 2 of 'a,,b' is empty; give hosts as HOST,HOST"},
+      {{"doctor", "--cluster", "--hosts", "a,,b"}, "--hosts: entry 2 of 'a,,b' is empty"},
+      {{"doctor", "--first-day", "--hosts", "a,,b"}, "--hosts: entry 2 of 'a,,b' is empty"},
+      {{"conformance", "--fabric", "vhca,,rxe"}, "conformance: --fabric: entry 2 of 'vhca,,rxe' is empty"},
+      {{"conformance", "--fabric", "vhca,tcp"}, "--fabric: 'tcp' is none of vhca, rxe, verbs"}};
+  for (const auto& [words, told] : wrong) {
+    EXPECT_EQ(call(words), kExitUsage) << told;
+    EXPECT_NE(err.str().find(told), std::string::npos) << told << "\nbut:\n" << err.str();
+  }
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(call({"sim", "allreduce", "--only-chosen", "--capacities", "1,0.5", "1"}), 0) << err.str();
+  EXPECT_NE(out.str().find(" on 3 nodes "), std::string::npos) << out.str();
+  EXPECT_EQ(call({"sim", "allreduce", "--only-chosen", "--nodes", "3", "--degraded", "1:0.5"}), 0)
+      << err.str();
+}
+
 // As on a full disk: a table or a page that was cut off counted as complete.
 TEST_F(Program, output_that_is_lost_is_told) {
   const auto call_with = [&](const char* file, int flags, std::vector<const char*> words) {

@@ -5,17 +5,19 @@
 #include <cctype>
 #include <stdexcept>
 
+#include "harness/base/comma_list.h"
+
 namespace r2bench {
 
 std::vector<std::string> host_list(const std::string& text, const std::string& option,
                                    const std::string& more) {
-  std::vector<std::string> hosts;
-  for (size_t from = 0; !text.empty() && from <= text.size();) {
-    const size_t to = std::min(text.find(',', from), text.size());
-    const std::string host = text.substr(from, to - from);
-    from = to + 1;
-    if (host.empty())
-      throw std::invalid_argument(option + ": '" + text + "' has an empty name; give hosts as HOST,HOST");
+  std::vector<std::string> hosts, names;
+  try {
+    if (!text.empty()) names = comma_list(text);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(option + ": " + error.what() + "; give hosts as HOST,HOST");
+  }
+  for (const std::string& host : names) {
     const bool plain = host[0] != '-' && std::all_of(host.begin(), host.end(), [&](unsigned char c) {
                          return std::isalnum(c) || c == '.' || c == '_' || c == '-' ||
                                 more.find(char(c)) != std::string::npos;

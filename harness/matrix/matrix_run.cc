@@ -2,11 +2,12 @@
 #include "harness/matrix/matrix_run.h"
 
 #include <algorithm>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "harness/matrix/cell_scenario.h"
 #include "harness/run/build_paths.h"
@@ -17,16 +18,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string folder_name(const Cell& cell) {
+fs::path folder_of(const Cell& cell, const MatrixOptions& options) {
   std::string text = cell.name();
   std::replace(text.begin(), text.end(), '/', '-');
-  return text;
+  return fs::path(options.out_dir) / "failed" / text;
 }
 
 /// One attempt in a folder of its own, which stays when the cell does not pass.
 CellResult attempt(const Cell& cell, const MatrixOptions& options, const BuildPaths& paths, uint64_t seed,
                    const std::atomic<bool>& cancel) {
-  const fs::path folder = fs::path(options.out_dir) / "failed" / folder_name(cell);
+  const fs::path folder = folder_of(cell, options);
   fs::create_directories(folder);
   const std::string text = scenario_text(cell, seed, options.mode);
   std::ofstream(folder / "cell.yaml") << text;
@@ -83,36 +84,42 @@ CellResult run_cell(const Cell& cell, const MatrixOptions& options, const BuildP
 
 }  // namespace
 
-std::vector<CellRun> run_cells(const std::vector<Cell>& cells, const MatrixOptions& options,
-                               const CellDone& done, const std::atomic<bool>& cancel) {
+CellRuns run_cells(const std::vector<Cell>& cells, const MatrixOptions& options, const CellDone& done,
+                   const std::atomic<bool>& cancel) {
   const BuildPaths paths = find_build({}, Engine::kCpu);
-  std::vector<CellRun> runs;
-  for (const Cell& cell : cells) runs.push_back({cell, {}});
+  CellRuns runs;
+  std::vector<std::optional<CellRun>> results(cells.size());
   std::atomic<size_t> next{0};
-  std::mutex mutex;  // guards the following, and the calls of `done`
+  std::mutex mutex;  // guards the following, `runs`, and the calls of `done`
   size_t finished = 0;
-  std::exception_ptr thrown;
   const auto work = [&] {
     // The ranks die with the thread that started them: this one lives until all its cells are done.
-    for (size_t i; !cancel && (i = next.fetch_add(1)) < runs.size();) {
+    for (size_t i; !cancel && (i = next.fetch_add(1)) < cells.size();) {
       try {
-        runs[i].result = run_cell(runs[i].cell, options, paths, cancel);
+        CellRun run{cells[i], run_cell(cells[i], options, paths, cancel)};
+        if (cancel && run.result.verdict == CellVerdict::kMissed) {  // its job was broken off
+          fs::remove_all(folder_of(cells[i], options));
+          return;
+        }
+        const std::lock_guard lock(mutex);
+        results[i] = std::move(run);
+        ++finished;
+        if (done) done(*results[i], finished, cells.size());
       } catch (...) {
         const std::lock_guard lock(mutex);
-        if (!thrown) thrown = std::current_exception();
-        next.store(runs.size());
+        if (!runs.error) runs.error = std::current_exception();
+        next.store(cells.size());
         return;
       }
-      const std::lock_guard lock(mutex);
-      ++finished;
-      if (done) done(runs[i], finished, runs.size());
     }
   };
   {
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < std::max<size_t>(options.jobs, 1); ++i) threads.emplace_back(work);
   }
-  if (thrown) std::rethrow_exception(thrown);
+  for (std::optional<CellRun>& result : results)
+    if (result) runs.finished.push_back(std::move(*result));
+  runs.not_run = cells.size() - runs.finished.size();
   return runs;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,9 +28,15 @@ struct CellRun {
 /// Called from any of the threads, one at a time, when a cell is done.
 using CellDone = std::function<void(const CellRun& run, size_t done, size_t all)>;
 
-/// Runs them all; the result is in the order of `cells`. When `cancel` becomes true, what has not run is
-/// missed. Throws UsageError for a machine that cannot run them.
-std::vector<CellRun> run_cells(const std::vector<Cell>& cells, const MatrixOptions& options,
-                               const CellDone& done, const std::atomic<bool>& cancel);
+struct CellRuns {
+  std::vector<CellRun> finished;  ///< in the order in which they were given
+  size_t not_run = 0;             ///< those that were left or broken off
+  std::exception_ptr error;       ///< why the rest was not run, where nobody cancelled it
+};
+
+/// Runs them all, until `cancel` becomes true or one cannot be run for a reason that is not the cell's, such
+/// as a full disk. Throws UsageError for a machine that cannot run them.
+CellRuns run_cells(const std::vector<Cell>& cells, const MatrixOptions& options, const CellDone& done,
+                   const std::atomic<bool>& cancel);
 
 }  // namespace r2bench::matrix

@@ -29,7 +29,7 @@ struct Probe {
     kOutputHas,    ///< command `of` prints `wanted`
     kOutputLacks,  ///< it does not
     kSucceeds,     ///< command `of` ends with 0
-    kFails,        ///< it does not
+    kFails,        ///< it ends with 1 to 123; more is no answer: it could not run
   };
   Kind kind = Kind::kSucceeds;
   std::string of, wanted;

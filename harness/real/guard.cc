@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -44,12 +46,22 @@ std::string first_line_with(const std::string& text, const std::string& what) {
   return text.substr(0, text.find('\n'));
 }
 
-/// How it ended, in words.
-std::string told(const std::string& command, const ShellResult& result) {
-  if (!result.started) return "`" + command + "` could not be started: " + result.output;
-  return "`" + command + "` ended with " + std::to_string(result.exit_code) +
+/// How it ended, in words that follow its name.
+std::string ending(const ShellResult& result) {
+  if (!result.started) return "could not be started: " + result.output;
+  return (result.late ? "took longer than allowed and was killed"
+                      : "ended with " + std::to_string(result.exit_code)) +
          (result.output.empty() ? "" : ": " + first_line_with(result.output, ""));
 }
+
+std::string told(const std::string& command, const ShellResult& result) {
+  return "`" + command + "` " + ending(result);
+}
+
+/// What a check answers: 0 is yes, up to here is no. Beyond it timeout(1) has ended it (124) or could not run
+/// it (125), as the shell could not (126, 127), a signal has ended it (128 and its number), or ssh has no
+/// connection (255).
+constexpr int kLastNo = 123;
 
 bool is_cheap(const Probe& probe) {
   return probe.kind == Probe::Kind::kFileSays || probe.kind == Probe::Kind::kPathGone ||
@@ -68,8 +80,11 @@ bool holds(const Probe& probe, std::chrono::milliseconds limit, std::string& sai
     case Probe::Kind::kPathThere: {
       struct stat status {};
       const bool there = stat(probe.of.c_str(), &status) == 0;
-      said = probe.of + (there ? " is there" : " is gone");
-      return there == (probe.kind == Probe::Kind::kPathThere);
+      const bool gone = !there && (errno == ENOENT || errno == ENOTDIR);
+      said = probe.of + (there  ? " is there"
+                         : gone ? " is gone"
+                                : std::string(" cannot be looked at: ") + strerror(errno));
+      return probe.kind == Probe::Kind::kPathThere ? there : gone;
     }
     case Probe::Kind::kOutputHas:
     case Probe::Kind::kOutputLacks: {
@@ -81,9 +96,10 @@ bool holds(const Probe& probe, std::chrono::milliseconds limit, std::string& sai
     case Probe::Kind::kSucceeds:
     case Probe::Kind::kFails: {
       const ShellResult result = run_shell_or_tell(probe.of, limit);
-      said = result.started ? "`" + probe.of + "` ended with " + std::to_string(result.exit_code)
-                            : told(probe.of, result);
-      return result.started && (result.exit_code == 0) == (probe.kind == Probe::Kind::kSucceeds);
+      const bool answers = result.started && !result.late && result.exit_code <= kLastNo;
+      said = answers ? "`" + probe.of + "` ended with " + std::to_string(result.exit_code)
+                     : "the check `" + probe.of + "` could not run: it " + ending(result);
+      return answers && (result.exit_code == 0) == (probe.kind == Probe::Kind::kSucceeds);
     }
   }
   return false;

@@ -53,6 +53,54 @@ TEST_F(GuardTest, a_probe_that_cannot_be_started_is_no_witness) {
   EXPECT_FALSE(answer["ok"]) << answer;
 }
 
+// A user's check that asks a switch: what ssh, a shell or a kill answers in its stead is not the switch's
+// word. It is asked once only, because the commands fail.
+TEST_F(GuardTest, a_check_that_could_not_run_says_neither_that_it_is_cut_nor_that_it_is_back) {
+  const std::string script = (folder / "check").string();
+  std::ofstream(script) << "true\n";
+  const auto change_with = [](const std::string& check) {
+    Change change;
+    change.apply = change.undo = {"false"};
+    change.cut = {Probe::Kind::kSucceeds, check, ""};
+    change.back = {Probe::Kind::kFails, check, ""};
+    return change;
+  };
+  for (const auto& [check, told] :
+       std::vector<std::pair<std::string, std::string>>{{(folder / "none").string(), "ended with 127"},
+                                                        {script, "ended with 126"},
+                                                        {"exit 255", "ended with 255"},
+                                                        {"timeout 0.01 sleep 60", "ended with 124"},
+                                                        {"kill -KILL $$", "ended with 137"},
+                                                        {"sleep 60", "took longer than "}}) {
+    Guard guard(check == "sleep 60" ? 100ms : kAmple);
+    const auto applied = guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change_with(check)}});
+    const auto undone = guard.carry_out({{"do", "undo"}, {"id", 1}});
+    EXPECT_EQ(guard.changed(), 1u) << check;
+    for (const nlohmann::json& answer : {applied, undone}) {
+      EXPECT_FALSE(answer["ok"]) << answer;
+      const std::string said = answer["said"];
+      EXPECT_NE(said.find("the check `" + check + "` could not run: it " + told), std::string::npos) << said;
+    }
+  }
+  for (const char* check : {"exit 1", "exit 123"}) {  // these are answers
+    Guard guard(kAmple);
+    EXPECT_FALSE(guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change_with(check)}})["ok"]);
+    EXPECT_TRUE(guard.carry_out({{"do", "undo"}, {"id", 1}})["ok"]);
+    EXPECT_EQ(guard.changed(), 0u) << check;
+  }
+}
+
+// A path that cannot be looked at is not gone.
+TEST_F(GuardTest, a_path_that_cannot_be_looked_at_is_not_gone) {
+  Guard guard(100ms);
+  Change change = file("a");
+  change.apply = {};
+  change.cut = {Probe::Kind::kPathGone, (folder / std::string(300, 'n')).string(), ""};
+  const auto answer = guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change}});
+  EXPECT_FALSE(answer["ok"]) << answer;
+  EXPECT_NE(answer["said"].get<std::string>().find("File name too long"), std::string::npos) << answer;
+}
+
 TEST_F(GuardTest, it_goes_on_where_no_command_can_be_started) {
   GuardLink link(REAL_GUARD, lists(), "");
   Change late = file("late");

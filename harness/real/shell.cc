@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -60,7 +61,7 @@ pid_t start(const std::string& command, int output) {
 }  // namespace
 
 ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
-                      const std::function<void()>& meanwhile) {
+                      const std::function<void()>& meanwhile, const std::function<int()>& caught) {
   keep_exit_statuses();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
@@ -83,13 +84,19 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
       else
         result.cut = true;
   };
-  const auto deadline = Clock::now() + limit;
+  auto deadline = Clock::now() + limit;
   int status = 0;
-  for (bool killed = false;;) {
+  for (bool killed = false, told = false;;) {
     read_some();
     if (meanwhile) meanwhile();
+    if (const int signal = caught && !told ? caught() : 0; signal != 0) {
+      kill(-child, signal);
+      told = true;
+      deadline = std::min(deadline, Clock::now() + kSignalGrace);
+    }
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) {
+      result.late = killed;
       result.exit_code = killed ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       break;
     }
@@ -114,7 +121,7 @@ ShellResult run_shell_or_tell(const std::string& command, std::chrono::milliseco
   try {
     return run_shell(command, limit, meanwhile);
   } catch (const std::system_error& error) {
-    return {kNotStarted, error.what(), false, false};
+    return {.exit_code = kNotStarted, .output = error.what(), .started = false};
   }
 }
 

@@ -2,9 +2,12 @@
 #include "harness/real/shell.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <string>
 
 namespace r2bench {
 namespace {
@@ -18,6 +21,19 @@ TEST(RealShell, output_status_limits_and_signals) {
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(run_shell("sleep 60 & sleep 60", 100ms).exit_code, 124);
   EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+}
+
+TEST(RealShell, passes_a_signal_on_to_all_that_the_command_started) {
+  const std::string begun = testing::TempDir() + "shell_test_begun_" + std::to_string(getpid());
+  const auto caught = [&] { return std::filesystem::exists(begun) ? SIGINT : 0; };
+  const auto before = std::chrono::steady_clock::now();
+  const ShellResult result = run_shell(
+      "trap 'echo caught; exit 7' INT; touch " + begun + "; while :; do sleep 60; done", 10min, {}, caught);
+  std::filesystem::remove(begun);
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.output, "caught");
+  EXPECT_FALSE(result.late);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 50s);
 }
 
 TEST(RealShell, ends_where_sigchld_is_ignored) {

@@ -2,9 +2,8 @@
 #include "harness/report/result_file.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
+#include "harness/base/input_file.h"
 #include "harness/base/json_text.h"
 #include "harness/report/json.h"
 #include "harness/report/schema.h"
@@ -46,13 +45,13 @@ nlohmann::json parse_json(const std::string& text, const std::string& where, siz
 std::string read_text_file(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) throw InputError(file.string() + ": is a folder; name a file in it");
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    throw InputError(file.string() + (fs::exists(file, ignored)
-                                          ? ": cannot be read"
-                                          : ": no such file; give a result.json or the folder of a run"));
+  if (!fs::exists(file, ignored) && !ignored)
+    throw InputError(file.string() + ": no such file; give a result.json or the folder of a run");
+  try {
+    return read_input(file);
+  } catch (const ReadError& error) {
+    throw InputError(file.string() + ": " + error.what());
   }
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
 nlohmann::json read_json_file(const fs::path& file) {

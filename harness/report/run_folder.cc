@@ -2,7 +2,6 @@
 #include "harness/report/run_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <ctime>
 #include <ostream>
 #include <utility>
+
+#include "harness/report/file_lock.h"
 
 namespace r2bench {
 namespace {
@@ -89,8 +90,8 @@ RunFolder::~RunFolder() {
 void RunFolder::take() {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) throw cannot(path_, "cannot be read", errno);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // else: no locks on this file system
-    made_.clear(), remove_content_ = false;                              // it is the other's
+  if (try_lock(lock_) == EWOULDBLOCK) {
+    made_.clear(), remove_content_ = false;  // it is the other's
     throw OutputError(path_.string() +
                       ": another run is using this folder; choose another folder with --out");
   }
@@ -195,10 +196,11 @@ void RunFolder::write(const std::string& file_name, const std::function<void(std
 
 std::vector<std::string> RunFolder::write_reports(const Report& report) const {
   std::vector<std::string> names;
-  for (const auto& reporter : file_reporters()) {
-    write(reporter->file_name(), [&](std::ostream& out) { reporter->write(report, out); });
-    names.push_back(reporter->file_name());
-  }
+  const auto reporters = file_reporters();
+  for (const auto& reporter : reporters) names.push_back(reporter->file_name());
+  for (auto it = reporters.rbegin(); it != reporters.rend();
+       ++it)  // result.json, which stands for the run, last
+    write((*it)->file_name(), [&](std::ostream& out) { (*it)->write(report, out); });
   return names;
 }
 

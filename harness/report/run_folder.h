@@ -40,7 +40,7 @@ class RunFolder {
   /// write_whole() into this folder.
   void write(const std::string& file_name, const std::string& content) const;
   void write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const;
-  /// Every format of file_reporters(); returns the names written.
+  /// Every format of file_reporters(), result.json last: where it is, the others are, too. Returns the names.
   std::vector<std::string> write_reports(const Report& report) const;
 
   static constexpr uint64_t kNeededBytes = 16u << 20;  // logs, timeline and pictures of a long run

@@ -191,5 +191,19 @@ TEST_F(RunFolderTest, every_format_is_written) {
   EXPECT_TRUE(fs::exists(folder.path() / "result.json"));
 }
 
+// A run that is killed while it writes leaves a folder that no command takes for a run.
+TEST_F(RunFolderTest, a_folder_with_a_result_has_everything_else_too) {
+  RunFolder folder = RunFolder::create(root / "run");
+  const Scenario scenario = sample_scenario();
+  const RunResult result = sample_result();
+  const Judged judged = judge(scenario, result);
+  for (const char* name : {"report.txt", "events.jsonl", "junit.xml", "timeline.json"}) {
+    fs::create_directory(folder.path() / name);  // it cannot be written
+    EXPECT_THROW(folder.write_reports({scenario, result, judged}), OutputError) << name;
+    EXPECT_FALSE(fs::exists(folder.path() / "result.json")) << name;
+    fs::remove(folder.path() / name);
+  }
+}
+
 }  // namespace
 }  // namespace r2bench

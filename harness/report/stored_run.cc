@@ -2,7 +2,6 @@
 #include "harness/report/stored_run.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "harness/report/events.h"
@@ -15,14 +14,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kCopyRunAgain = "; copy it again from where it was made, or run the scenario again";
-
-std::string contents(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (stream) text << stream.rdbuf();
-  if (!stream || fs::is_directory(path)) throw InputError(path.string() + ": cannot be read");
-  return text.str();
-}
 
 /// Checks the only parts of timeline.json that readers rely on.
 void check_timeline(const Json& timeline, const fs::path& path) {
@@ -46,7 +37,7 @@ bool has_place(const Json& line) {
 
 std::vector<Json> read_events(const fs::path& path, const Json& result) {
   std::vector<Json> events;
-  const std::string text = contents(path);
+  const std::string text = read_text_file(path);
   std::istringstream stream(text);
   size_t number = 0;
   for (std::string line; std::getline(stream, line);) {

@@ -15,13 +15,15 @@
 #include <string>
 #include <utility>
 
+#include "harness/report/part_file.h"
+
 namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr int kMaxLinks = 40;  // the kernel's own limit (path_resolution(7))
-constexpr int kMaxParts = 100;
+constexpr int kMaxUnwritten = 100;
 
 OutputError cannot_be_written(const fs::path& path, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -119,17 +121,6 @@ Target target_of(const fs::path& named) {
   return target;
 }
 
-/// A new file beside the target, whose name becomes `part`; -1 and errno: it cannot be made.
-int make_part(const Target& target, fs::path& part) {
-  const std::string name = "." + target.file.filename().string() + ".part";
-  for (int number = 1; number <= kMaxParts; ++number) {  // the others are somebody else's, or left by a kill
-    part = target.file.parent_path() / (number == 1 ? name : name + std::to_string(number));
-    const int made = ::open(part.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
-    if (made >= 0 || errno != EEXIST) return made;
-  }
-  return -1;
-}
-
 /// True for an error of making the part, or of giving it the target's name, that concerns its folder or the
 /// part, and not the target.
 bool in_place_after(const Target& target, int error) {
@@ -182,58 +173,48 @@ int copy_from(int file, std::ostream& out) {
   }
 }
 
-/// A file that was made here is removed at the end of the scope, unless release() was called.
-class Part {
- public:
-  explicit Part(fs::path path) : path_(std::move(path)) {}
-  ~Part() {
-    if (!path_.empty()) ::unlink(path_.c_str());
+/// Keeps what could not be written, under a name that no later writer takes away. Returns what says so.
+std::string kept(PartFile& part, const fs::path& file) {
+  for (int number = 1; number <= kMaxUnwritten; ++number) {
+    const fs::path free = file.string() + ".unwritten" + (number == 1 ? "" : std::to_string(number));
+    if (::link(part.path().c_str(), free.c_str()) == 0)
+      return "; " + free.string() + " has what was to be written";
+    if (errno != EEXIST) break;
   }
-  Part(const Part&) = delete;
-  void release() { path_.clear(); }
-
- private:
-  fs::path path_;
-};
+  return "; " + part.keep().string() + " has what was to be written";
+}
 
 }  // namespace
 
 void write_whole(const fs::path& named, const std::function<void(std::ostream&)>& content) {
   const Target target = target_of(named);
   if (!target.replaceable) return write_in_place(target, named, content);
-  fs::path path;
-  const int made = make_part(target, path);
-  if (made < 0 && in_place_after(target, errno)) return write_in_place(target, named, content);
-  if (made < 0) throw cannot_be_written(named, errno);
-  Part part(path);
-  OpenFile opened{made};
-  if (!take_over(target, made)) return write_in_place(target, named, content);
-  if (const int error = write_to(made, content); error != 0) throw cannot_be_written(named, error);
-  const OpenFile again{::fcntl(made, F_DUPFD_CLOEXEC, 0)};
-  if (const int error = opened.close(); error != 0) throw cannot_be_written(named, error);
-  if (::rename(path.c_str(), target.file.c_str()) == 0) return part.release();
-  if (!in_place_after(target, errno)) throw cannot_be_written(named, errno);
-  part.release();  // an error may cut the target off: what was written is in the part until it is there
-  const std::string kept = "; " + path.string() + " has what was to be written";
-  int unread = again.fd < 0 ? EBADF : 0;
+  PartFile part(target.file);
+  if (in_place_after(target, part.error())) return write_in_place(target, named, content);
+  if (part.error() != 0) throw cannot_be_written(named, part.error());
+  if (!take_over(target, part.descriptor())) return write_in_place(target, named, content);
+  if (const int error = write_to(part.descriptor(), content); error != 0)
+    throw cannot_be_written(named, error);
+  if (const int error = part.settle(); error != 0) throw cannot_be_written(named, error);
+  const int error = part.rename_to(target.file);
+  if (error == 0) return;
+  if (!in_place_after(target, error)) throw cannot_be_written(named, error);
+  int unread = 0;  // an error may cut the target off: what was written is in the part until it is there
   try {
-    if (unread == 0)
-      write_in_place(target, named, [&](std::ostream& out) { unread = copy_from(again.fd, out); });
-  } catch (const OutputError& error) {
-    throw OutputError(error.what() + kept);
+    write_in_place(target, named, [&](std::ostream& out) { unread = copy_from(part.descriptor(), out); });
+  } catch (const OutputError& failed) {
+    throw OutputError(failed.what() + kept(part, target.file));
   }
-  if (unread != 0) throw OutputError(cannot_be_written(named, unread).what() + kept);
-  ::unlink(path.c_str());
+  if (unread != 0) throw OutputError(cannot_be_written(named, unread).what() + kept(part, target.file));
 }
 
 void check_writable(const fs::path& named) {
   const Target target = target_of(named);
   // Opening a pipe waits for its reader, and closing it again would be the end of what the reader gets.
   if (!target.replaceable) return;
-  fs::path path;
-  const OpenFile made{make_part(target, path)};
-  if (made.fd < 0 && !in_place_after(target, errno)) throw cannot_be_written(named, errno);
-  if (made.fd >= 0) ::unlink(path.c_str());
+  const PartFile part(target.file);
+  if (part.error() != 0 && !in_place_after(target, part.error()))
+    throw cannot_be_written(named, part.error());
 }
 
 }  // namespace r2bench

@@ -17,6 +17,8 @@
 #include <fstream>
 #include <iterator>
 #include <ostream>
+#include <utility>
+#include <vector>
 
 namespace r2bench {
 namespace {
@@ -219,16 +221,142 @@ TEST_F(WholeFile, can_be_a_mount_of_its_own) {
   EXPECT_EQ(entries(), 2u);
 }
 
+// A mount of a single file on a full disk: the file is cut off, but what was to be in it is kept for good.
+TEST_F(WholeFile, is_kept_beside_a_mount_of_its_own_that_is_full) {
+  const std::string text(1 << 16, 'n');
+  const fs::path file = root / "outer", unwritten = root / "outer.unwritten";
+  fs::create_directory(root / "small");
+  std::ofstream(file) << "";
+  constexpr int kNoMount = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {  // its mounts end with it
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", (root / "small").c_str(), "tmpfs", 0, "size=16k") != 0)
+      ::_exit(kNoMount);
+    std::ofstream(root / "small" / "inner") << "older\n" << std::flush;
+    if (::mount((root / "small" / "inner").c_str(), file.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      ::_exit(kNoMount);
+    try {
+      write(file, text);
+    } catch (const OutputError& error) {
+      const std::string said = error.what();
+      const bool named = said.ends_with("; " + unwritten.string() + " has what was to be written");
+      if (!named) fprintf(stderr, "%s\n", said.c_str());
+      ::_exit(named && refusal(file).empty() && content(file) == "newer\n" ? 0 : 1);
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(content(unwritten), text);
+  EXPECT_EQ(entries(), 3u);
+}
+
+/// Another process that has half written a file, and waits.
+class HalfWritten {
+ public:
+  explicit HalfWritten(const fs::path& file) {
+    int begun[2], goes_on[2];
+    if (::pipe(begun) != 0 || ::pipe(goes_on) != 0) std::abort();
+    writer_ = ::fork();
+    if (writer_ == 0) {
+      ::close(goes_on[1]);
+      write_whole(file, [&](std::ostream& out) {
+        out << "half" << std::flush;
+        char none = 0;
+        if (::write(begun[1], &none, 1) != 1 || ::read(goes_on[0], &none, 1) != 0) ::_exit(1);
+        out << ", whole\n";
+      });
+      ::_exit(0);
+    }
+    char none = 0;
+    ::close(begun[1]);
+    ::close(goes_on[0]);
+    goes_on_ = goes_on[1];
+    EXPECT_EQ(::read(begun[0], &none, 1), 1);
+    ::close(begun[0]);
+  }
+  ~HalfWritten() { kill(); }
+  void kill() {
+    if (writer_ < 0) return;
+    ::kill(writer_, SIGKILL);
+    end();
+  }
+  /// It writes the rest. Its exit status.
+  int finish() { return writer_ < 0 ? -1 : end(); }
+
+ private:
+  int end() {
+    int status = 0;
+    ::close(goes_on_);
+    ::waitpid(std::exchange(writer_, -1), &status, 0);
+    return status;
+  }
+  pid_t writer_ = -1;
+  int goes_on_ = -1;
+};
+
 TEST_F(WholeFile, leaves_what_another_writer_has_half_written) {
-  const fs::path others = root / ".page.html.part";
-  std::ofstream(others) << "half";
-  check_writable(root / "page.html");
-  EXPECT_EQ(content(others), "half");
+  const fs::path file = root / "page.html";
+  HalfWritten other(file);
+  EXPECT_EQ(check(file), "");
   EXPECT_EQ(entries(), 1u);
-  write(root / "page.html", "newer\n");
-  EXPECT_EQ(content(others), "half");
-  EXPECT_EQ(content(root / "page.html"), "newer\n");
+  EXPECT_EQ(refusal(file), "");
+  EXPECT_EQ(content(file), "newer\n");
   EXPECT_EQ(entries(), 2u);
+  EXPECT_EQ(other.finish(), 0);
+  EXPECT_EQ(content(file), "half, whole\n");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(WholeFile, takes_away_what_killed_writers_have_half_written) {
+  const fs::path file = root / "page.html";
+  {
+    HalfWritten first(file), second(file), third(file);
+    second.kill();
+    EXPECT_EQ(entries(), 3u);
+    EXPECT_EQ(check(file), "");
+    EXPECT_EQ(entries(), 2u);
+    EXPECT_EQ(refusal(file), "");
+    EXPECT_EQ(entries(), 3u);
+    EXPECT_EQ(third.finish(), 0);
+  }
+  EXPECT_EQ(entries(), 2u);
+  EXPECT_EQ(refusal(file), "");
+  EXPECT_EQ(content(file), "newer\n");
+  EXPECT_EQ(entries(), 1u);
+}
+
+// A part that somebody else's program has made is not ours to take away.
+TEST_F(WholeFile, leaves_files_that_it_has_not_made) {
+  for (const char* name : {".page.html.part", "page.html.part", ".other.html.r2bench-part"})
+    std::ofstream(root / name) << "theirs";
+  fs::create_directory(root / ".page.html.r2bench-part");
+  fs::create_symlink(".page.html.part", root / ".page.html.r2bench-part2");
+  write(root / "page.html", "newer\n");
+  EXPECT_EQ(entries(), 6u);
+}
+
+TEST_F(WholeFile, of_many_writers_at_once_is_that_of_one) {
+  const fs::path file = root / "page.html";
+  constexpr int kWriters = 8, kRounds = 100;
+  std::vector<pid_t> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.push_back(::fork());
+    if (writers.back() != 0) continue;
+    for (int round = 0; round < kRounds; ++round)
+      if (!refusal(file).empty()) ::_exit(1);
+    ::_exit(0);
+  }
+  for (const pid_t writer : writers) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(writer, &status, 0), writer);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(content(file), "newer\n");
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(WholeFile, may_have_a_name_to_which_nothing_can_be_added) {

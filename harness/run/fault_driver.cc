@@ -2,7 +2,6 @@
 #include "harness/run/fault_driver.h"
 
 #include <algorithm>
-#include <csignal>
 
 #include "faultinject/control/board.h"
 #include "harness/fabric/device_fabric.h"
@@ -44,7 +43,7 @@ std::string where(const Scenario& scenario, const Firing& firing) {
     const auto& spec = scenario.faults[firing.fault];
     return spec.target.text + " " + spec.kind->name;
   }
-  const RankFault& fault = scenario.rank_faults[firing.fault - scenario.faults.size()];
+  const RankFault& fault = rank_fault_of(scenario, firing);
   return node_name(fault.node) + "/rank" + std::to_string(fault.local_rank) + " " + name(fault.kind);
 }
 
@@ -57,9 +56,9 @@ FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed
       repeats_(std::max<size_t>(repeats, 1)),
       random_(seed),
       board_(board),
-      ranks_(ranks),
       collector_(collector),
-      note_(std::move(note)) {}
+      note_(std::move(note)),
+      rank_faults_(scenario, ranks, collector) {}
 
 const char* FaultDriver::phase_name() const {
   // clang-format off
@@ -115,7 +114,7 @@ void FaultDriver::arm_round(uint64_t now_ns) {
   round_begin_ = firings_.size();
   due_.clear();
   pending_.clear();
-  rank_faults_.clear();
+  rank_faults_.begin_round();
   const Round round = new_round(now_ns);
   for (size_t i = 0; i < scenario_.faults.size(); ++i) arm_injected(i, round);
   for (size_t i = 0; i < scenario_.rank_faults.size(); ++i) plan_rank_fault(i, round);
@@ -160,20 +159,14 @@ void FaultDriver::plan_rank_fault(size_t i, const Round& round) {
   const RankFault& fault = scenario_.rank_faults[i];
   Firing firing = firing_of(scenario_.faults.size() + i, round.now_ns);
   firing.rank = fault.node * scenario_.fabric.ranks_per_node + fault.local_rank;
-  RankFaultState state;
-  state.firing = firings_.size();
+  RankFaults::Due due;
   if (fault.at_iter)
-    state.due_iteration = first ? uint64_t(*fault.at_iter)
-                                : round.iteration + (uint64_t(*fault.at_iter) - round.base_iteration);
+    due.iteration = first ? uint64_t(*fault.at_iter)
+                          : round.iteration + (uint64_t(*fault.at_iter) - round.base_iteration);
   else if (!first)
-    state.due_ns = round.now_ns + round.phase_ns + uint64_t(fault.at_time->count() - round.base_time);
-  // A rank that knows beforehand sleeps in exactly that iteration.
-  state.told = rank_fault_info(fault.kind).signal == 0 && state.due_iteration != UINT64_MAX;
-  if (state.told)
-    ranks_[size_t(firing.rank)].send(
-        {{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
+    due.time_ns = round.now_ns + round.phase_ns + uint64_t(fault.at_time->count() - round.base_time);
+  rank_faults_.plan(firings_.size(), firing, due);
   firings_.push_back(firing);
-  rank_faults_.push_back(state);
 }
 
 bool FaultDriver::waits_for_pending(const Trigger& trigger) const {
@@ -224,38 +217,7 @@ void FaultDriver::fire_due(uint64_t now_ns) {
 }
 
 void FaultDriver::run_rank_faults(uint64_t now_ns) {
-  for (RankFaultState& state : rank_faults_) {
-    Firing& firing = firings_[state.firing];
-    const RankFault& fault = scenario_.rank_faults[firing.fault - scenario_.faults.size()];
-    const RankFaultInfo& kind = rank_fault_info(fault.kind);
-    RankLink& rank = ranks_[size_t(firing.rank)];
-    if (!state.begun) {
-      if (done() && !state.told) continue;
-      const uint64_t first = collector_.first_iteration_ns();
-      if (repetition_ == 0 && fault.at_time && first) state.due_ns = first + uint64_t(fault.at_time->count());
-      if (now_ns < state.due_ns && collector_.begun_by_any() <= state.due_iteration) continue;
-      state.begun = true;
-      firing.triggered_ns = now_ns;
-      if (kind.signal == 0) {
-        if (!state.told) rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
-        continue;
-      }
-      firing.t0_ns = rank.signal(kind.signal);
-      if (!kind.lasts) state.over = true;
-      continue;
-    }
-    if (state.over) continue;
-    if (kind.signal == 0) {
-      if (rank.slept.empty()) continue;
-      firing.t0_ns = rank.slept.front().first;
-      firing.healed_ns = rank.slept.front().second;
-      rank.slept.pop_front();
-      state.over = true;
-    } else if (now_ns >= firing.t0_ns + uint64_t(fault.duration.count())) {
-      firing.healed_ns = rank.signal(SIGCONT);
-      state.over = true;
-    }
-  }
+  rank_faults_.run(now_ns, repetition_ == 0, done(), firings_);
 }
 
 std::vector<Firing> FaultDriver::firings() const {
@@ -284,9 +246,8 @@ bool FaultDriver::round_over(uint64_t now_ns) const {
   uint64_t last_ns = phase_since_ns_, settle_ns = kSettleNs;
   for (size_t i = round_begin_; i < all.size(); ++i) {
     const bool of_rank = all[i].rank >= 0;
-    const bool heals =
-        of_rank ? rank_fault_info(scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind).lasts
-                : scenario_.faults[all[i].fault].duration.has_value();
+    const bool heals = of_rank ? rank_fault_info(rank_fault_of(scenario_, all[i]).kind).lasts
+                               : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);
     if (!of_rank && scenario_.faults[all[i].fault].kind->takes == faultinject::Takes::kSpeed)
@@ -334,7 +295,7 @@ uint64_t FaultDriver::own_healing_ns() const {
   uint64_t last_ns = phase_since_ns_;
   for (size_t i = round_begin_; i < all.size(); ++i) {
     const auto duration = all[i].rank >= 0
-                              ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].duration
+                              ? rank_fault_of(scenario_, all[i]).duration
                               : scenario_.faults[all[i].fault].duration.value_or(std::chrono::nanoseconds(0));
     if (all[i].t0_ns != 0) last_ns = std::max(last_ns, all[i].t0_ns + uint64_t(duration.count()));
   }
@@ -424,19 +385,6 @@ uint64_t FaultDriver::steady_iterations() const { return collector_.ended_by_all
 /// next round's faults.
 bool FaultDriver::is_steady(uint64_t now_ns) const {
   return now_ns >= phase_since_ns_ + kSteadyNs && steady_iterations() >= kSteadyIterations;
-}
-
-bool FaultDriver::pausing(uint64_t) const {
-  return std::any_of(rank_faults_.begin(), rank_faults_.end(),
-                     [](const RankFaultState& state) { return state.begun && !state.over; });
-}
-
-void FaultDriver::release() {
-  for (RankFaultState& state : rank_faults_) {
-    if (!state.begun || state.over) continue;
-    ranks_[size_t(firings_[state.firing].rank)].signal(SIGCONT);
-    state.over = true;
-  }
 }
 
 }  // namespace r2bench

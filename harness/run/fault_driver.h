@@ -14,6 +14,7 @@
 #include "faultinject/control/fault_board.h"
 #include "harness/judge/job_record.h"
 #include "harness/measure/collector.h"
+#include "harness/run/rank_faults.h"
 #include "harness/run/rank_link.h"
 #include "harness/scenario/scenario.h"
 
@@ -34,9 +35,9 @@ class FaultDriver {
   /// Nothing more is to be fired, healed or waited for; the job may end after its planned iterations.
   bool done() const { return phase_ == Phase::kDone; }
   /// A rank is stopped or asleep now by our own doing: silence is no stall.
-  bool pausing(uint64_t now_ns) const;
+  bool pausing() const { return rank_faults_.pausing(); }
   /// Ends what is still going on (SIGCONT, heal), so that the job can stop.
-  void release();
+  void release() { rank_faults_.release(firings_); }
 
   size_t repetition() const { return repetition_; }
   const char* phase_name() const;
@@ -80,12 +81,6 @@ class FaultDriver {
   bool everybody_home(uint64_t now_ns) const;
   void move(Phase phase, uint64_t now_ns);
 
-  struct RankFaultState {
-    size_t firing = 0;  ///< index into firings_
-    bool begun = false, over = false, told = false;
-    uint64_t due_iteration = UINT64_MAX;
-    uint64_t due_ns = UINT64_MAX;
-  };
   /// To be fired by hand.
   struct Due {
     uint32_t board_id;
@@ -103,9 +98,9 @@ class FaultDriver {
   size_t repeats_;
   std::mt19937_64 random_;
   faultinject::FaultBoard& board_;
-  std::vector<RankLink>& ranks_;
   const Collector& collector_;
   Note note_;
+  RankFaults rank_faults_;
 
   Phase phase_ = Phase::kIdle;
   uint64_t phase_since_ns_ = 0;
@@ -117,7 +112,6 @@ class FaultDriver {
   size_t round_begin_ = 0;  ///< first firing of this round
   std::vector<Due> due_;
   std::vector<Pending> pending_;
-  std::vector<RankFaultState> rank_faults_;
   std::vector<size_t> noted_;
   std::string gave_up_;
 };

@@ -184,7 +184,7 @@ void Job::look_at_ranks(uint64_t now_ns) {
 void Job::watch(uint64_t now_ns, bool moved) {
   if (phase_ == Phase::kOver || phase_ == Phase::kAborting) return;
   if (cancel_) return end_with(Outcome::kCancelled, "cancelled", now_ns);
-  if (moved || (driver_ && driver_->pausing(now_ns))) last_moved_ns_ = awake_ns_;
+  if (moved || (driver_ && driver_->pausing())) last_moved_ns_ = awake_ns_;
   const Timeouts& bounds = scenario_.timeouts;
   // The scenario's bound is meant for one round of faults; each further one may wait for its failback.
   const uint64_t job_ns =

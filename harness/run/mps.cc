@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/launch/marked_processes.h"
 #include "harness/launch/process.h"
 #include "harness/run/runner.h"
 
@@ -37,8 +38,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+/// Without the marks of a command that this run is part of: what ends that command's processes would kill the
+/// daemon, and the keeper before it has cleaned up. Both end with this process.
 std::vector<std::string> with(const std::map<std::string, std::string>& more) {
   auto environment = current_environment();
+  for (const char* mark : {kMarkVariable, kCommandMarkVariable}) environment.erase(mark);
   for (const auto& [variable, value] : more) environment[variable] = value;
   std::vector<std::string> texts;
   for (const auto& [variable, value] : environment) texts.push_back(variable + "=" + value);

@@ -57,20 +57,20 @@ TEST_F(RankFaults, a_rank_is_stopped_in_its_iteration_and_goes_on_after_the_dura
   run(3);
   tick();
   EXPECT_FALSE(begun());
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
   begin(0, 3);
   tick();
-  EXPECT_TRUE(driver->pausing(now));
+  EXPECT_TRUE(driver->pausing());
   EXPECT_TRUE(becomes('T'));
   EXPECT_EQ(driver->firings()[0].triggered_ns, now);
   const uint64_t t0 = driver->firings()[0].t0_ns;
   EXPECT_NEAR(double(t0), double(r2ccl::now_ns()), 60e9);
   now = t0 + 2 * kHourNs - 1;
   tick();
-  EXPECT_TRUE(driver->pausing(now));
+  EXPECT_TRUE(driver->pausing());
   EXPECT_EQ(driver->firings()[0].healed_ns, 0u);
   tick(1);
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
   EXPECT_GE(driver->firings()[0].healed_ns, t0);
   EXPECT_TRUE(becomes('S'));
   EXPECT_EQ(driver->gave_up(), "") << "a pause of our own is not the job's standstill";
@@ -97,7 +97,7 @@ TEST_F(RankFaults, a_killed_rank_is_dead_and_nobody_waits_for_it) {
   ASSERT_TRUE(eventually([&] { return ranks[1].ended().has_value(); }));
   EXPECT_EQ(WTERMSIG(*ranks[1].ended()), SIGKILL);
   EXPECT_NE(driver->firings()[0].t0_ns, 0u);
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
   settle();
   EXPECT_TRUE(driver->done());
 }
@@ -108,13 +108,13 @@ TEST_F(RankFaults, a_receiver_knows_beforehand_in_which_iteration_it_will_sleep)
   EXPECT_EQ(received(), nlohmann::json({{"type", "sleep"}, {"ns", int64_t(2 * kHourNs)}, {"at", 3}}));
   run(4);
   tick();
-  EXPECT_TRUE(driver->pausing(now));
+  EXPECT_TRUE(driver->pausing());
   EXPECT_EQ(received(), nullptr) << "told once";
   EXPECT_EQ(driver->firings()[0].t0_ns, 0u) << "it alone knows when it fell asleep";
   peer.send({{"type", "slept"}, {"from_ns", now + 10}, {"to_ns", now + 20}});
   ASSERT_TRUE(eventually([&] { return ranks[1].poll() > 0; }));
   tick(30);
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
   EXPECT_EQ(driver->firings()[0].t0_ns, now - 20);
   EXPECT_EQ(driver->firings()[0].healed_ns, now - 10);
 }
@@ -171,7 +171,7 @@ TEST_F(RankFaults, a_job_that_is_to_end_finds_no_rank_stopped) {
   ASSERT_TRUE(becomes('T'));
   driver->release();
   EXPECT_TRUE(becomes('S'));
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
 }
 
 TEST_F(RankFaults, after_giving_up_a_stopped_rank_still_wakes_and_no_other_is_struck) {
@@ -189,7 +189,7 @@ TEST_F(RankFaults, after_giving_up_a_stopped_rank_still_wakes_and_no_other_is_st
   now = driver->firings()[1].t0_ns + 2 * kHourNs;
   tick();
   EXPECT_TRUE(becomes('S'));
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
 }
 
 TEST_F(RankFaults, after_giving_up_a_sleep_that_was_announced_is_still_a_pause_of_our_own) {
@@ -199,10 +199,10 @@ TEST_F(RankFaults, after_giving_up_a_sleep_that_was_announced_is_still_a_pause_o
   run(21);
   tick();
   ASSERT_TRUE(driver->done());
-  EXPECT_FALSE(driver->pausing(now));
+  EXPECT_FALSE(driver->pausing());
   run(10);
   tick();
-  EXPECT_TRUE(driver->pausing(now));
+  EXPECT_TRUE(driver->pausing());
 }
 
 }  // namespace

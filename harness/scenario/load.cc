@@ -2,11 +2,8 @@
 #include "harness/scenario/load.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string_view>
@@ -14,6 +11,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "faultinject/plan/yaml_end.h"
+#include "harness/base/input_file.h"
 #include "harness/base/utf8.h"
 #include "harness/scenario/sections.h"
 #include "harness/scenario/suggest.h"
@@ -344,28 +342,23 @@ std::vector<Scenario> load_scenarios(const std::string& path, const LoadOptions&
   if (std::filesystem::is_directory(path, ignored)) {
     throw ScenarioError({{path, 0, 0, "this is a directory, not a scenario file", ""}});
   }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    const std::string reason = std::strerror(errno);
+  std::string text;
+  try {
+    text = read_input(path, kMaxBytes);
+  } catch (const ReadError& error) {
     std::string hint;
-    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-      if (entry.path().extension() == ".yaml" && entry.is_regular_file(ignored))
-        names.push_back(entry.path().filename().string());
+    if (!std::filesystem::exists(path, ignored)) {
+      const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+      std::vector<std::string> names;
+      for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+        if (entry.path().extension() == ".yaml" && entry.is_regular_file(ignored))
+          names.push_back(entry.path().filename().string());
+      }
+      std::sort(names.begin(), names.end());
+      hint = did_you_mean(std::filesystem::path(path).filename().string(), names);
     }
-    std::sort(names.begin(), names.end());
-    hint = did_you_mean(std::filesystem::path(path).filename().string(), names);
-    throw ScenarioError({{path, 0, 0, "cannot be read: " + reason + hint, ""}});
+    throw ScenarioError({{path, 0, 0, error.what() + hint, ""}});
   }
-  std::string text(kMaxBytes + 1, '\0');
-  stream.read(text.data(), std::streamsize(text.size()));
-  text.resize(size_t(stream.gcount()));
-  if (stream.bad()) throw ScenarioError({{path, 0, 0, "cannot be read to its end", ""}});
-  if (text.size() > kMaxBytes)
-    throw ScenarioError(
-        {{path, 0, 0,
-          "is larger than " + std::to_string(kMaxBytes >> 20) + " MiB, the limit for a scenario file", ""}});
   return parse_scenarios(path, text, options);
 }
 

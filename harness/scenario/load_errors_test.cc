@@ -151,7 +151,7 @@ TEST(LoadErrors, what_is_no_scenario_file_is_said) {
     }
     return std::string("accepted");
   };
-  EXPECT_EQ(told("/dev/zero"), "/dev/zero: is larger than 4 MiB, the limit for a scenario file\n");
+  EXPECT_EQ(told("/dev/zero"), "/dev/zero: is larger than 4 MiB, the limit\n");
   std::string pattern = testing::TempDir() + "scenario_XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   std::filesystem::create_symlink("nowhere", pattern + "/dangling.yaml");

@@ -43,6 +43,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "faultinject"))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "base"))
+import comma_list  # noqa: E402
 import fault_kinds  # noqa: E402
 import origin  # noqa: E402
 
@@ -407,7 +408,7 @@ def read_arguments():
     parser.add_argument("--walks", type=int, default=20, help="number of walks")
     parser.add_argument("--seed", type=int, default=None, help="seed of the first walk; the next walks have the next numbers (default: from the clock)")
     parser.add_argument("--faults", type=int, default=40, help="faults in each walk")
-    parser.add_argument("--also", default="", help="additional kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
+    parser.add_argument("--also", type=comma_list.words, default=[], help="additional kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
     parser.add_argument("--mode", default="migrate", choices=["migrate", "balance", "allreduce"], help="mode of the plugin")
     parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"], help="fabric of the jobs")
     parser.add_argument("--small", action="store_true", help="messages of 8 to 200 bytes, which are sent from copies")
@@ -422,7 +423,7 @@ def read_arguments():
     if not os.access(arguments.r2bench, os.X_OK) or arguments.walks < 1 or arguments.faults < 1 or arguments.jobs < 1:
         parser.print_usage(sys.stderr)
         return None
-    arguments.also = ALSO if arguments.also == "all" else [kind for kind in arguments.also.split(",") if kind]
+    arguments.also = ALSO if arguments.also == ["all"] else arguments.also
     if set(arguments.also) - set(ALSO):
         print("--also: " + ", ".join(sorted(set(arguments.also) - set(ALSO))) + " is none of " + ", ".join(ALSO), file=sys.stderr)
         return None

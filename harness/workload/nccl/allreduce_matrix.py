@@ -25,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 import gpu_jobs  # noqa: E402  pylint: disable=wrong-import-position
+import comma_list  # noqa: E402  pylint: disable=wrong-import-position  harness/base, which gpu_jobs adds
 
 MIB = 1 << 20
 CHAIN = {"NCCL_ALGO": "allreduce:collnetchain"}  # instead of the tuner's choice
@@ -332,8 +333,8 @@ def main():
     parser.add_argument("--limit", type=float, default=75, help="time limit of one case, seconds")
     parser.add_argument("--nccl", default="", metavar="LIBNCCL", help="libnccl.so.2 to bind (default: PyTorch's)")
     parser.add_argument("--direct", action="store_true", help="also test CollNetDirect, which needs an NVSwitch")
-    parser.add_argument("--only", default="", help="run only cases whose name contains one of these words (separated by commas)")
-    parser.add_argument("--skip", default="", help="leave out cases whose name contains one of these words (separated by commas)")
+    parser.add_argument("--only", type=comma_list.words, default=[], help="run only cases whose name contains one of these words (separated by commas)")
+    parser.add_argument("--skip", type=comma_list.words, default=[], help="leave out cases whose name contains one of these words (separated by commas)")
     parser.add_argument("--out", default="allreduce.jsonl", help="file of the JSON lines")
     parser.add_argument("--keep", default="allreduce_logs", help="folder for the logs of cases that fail")
     parser.add_argument("--list", action="store_true", help="print the cases without running them")
@@ -341,8 +342,8 @@ def main():
     arguments.build = os.path.abspath(arguments.build)
     if arguments.nccl and not os.path.isfile(arguments.nccl):
         parser.error(f"--nccl {arguments.nccl}: there is no such file; give the path of a libnccl.so.2")
-    only, skip = ([word for word in words.split(",") if word] for words in (arguments.only, arguments.skip))
-    chosen = [c for c in cases(arguments) if (not only or any(w in c["name"] for w in only)) and not any(w in c["name"] for w in skip)]
+    chosen = [c for c in cases(arguments) if (not arguments.only or any(word in c["name"] for word in arguments.only))
+              and not any(word in c["name"] for word in arguments.skip)]
     if arguments.list:
         for case in chosen:
             print(f"{case['name']:24} mode {case['mode']}, {case['nodes']} nodes, {len(case['steps'])} steps, {len(case['plan'])} faults")

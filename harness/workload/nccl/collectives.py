@@ -20,6 +20,9 @@ import statistics
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "base"))
+import comma_list  # noqa: E402
+
 torch = dist = None  # load_torch()
 OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv")
 
@@ -126,7 +129,7 @@ def nccl_version():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", default=",".join(OPERATIONS), help="operations, in the order in which they run, separated by commas")
+    parser.add_argument("--ops", type=comma_list.words, default=list(OPERATIONS), help="operations, in the order in which they run, separated by commas")
     parser.add_argument("--bytes", type=int, default=64 << 20, help="size of the larger buffer of an operation")
     parser.add_argument("--iters", type=int, default=40, help="timed operations of each kind")
     parser.add_argument("--timeout", type=float, default=60, help="seconds after which PyTorch gives up an operation")
@@ -139,7 +142,7 @@ def main():
     status = 0
     try:
         dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=arguments.timeout), device_id=job.device)
-        for op in arguments.ops.split(","):
+        for op in arguments.ops:
             result["results"].append(job.measure(op))
         status = 1 if any(r["wrong"] for r in result["results"]) else 0
     except Exception as error:  # pylint: disable=broad-except  # whatever NCCL says is a result

@@ -26,6 +26,10 @@ MOVED = re.compile(r"\d channels? migrated")  # the plugin's words; r2ccl/OPERAT
 PROXY_OF_ANOTHER = re.compile(r" via NET/R2CCL/\d+\(\d+\)")  # NCCL's word for PXN: the NIC, and the rank whose proxy uses it
 
 
+# Quits the daemon and removes its folder, $0, when its user has ended, however that came about (harness/run/mps.cc does the same).
+MPS_KEEPER = "cat >/dev/null; echo 'quit -t 5' | timeout -k 5 60 nvidia-cuda-mps-control >/dev/null 2>&1; rm -rf -- \"$0\""
+
+
 def struck_iteration(k, iters):
     """The iteration in which the k-th operation's fault strikes: a third of the way through."""
     return k * (iters + 2) + 2 + iters // 3
@@ -78,16 +82,20 @@ def shared_gpu(ranks, gpus):
         yield {}
         return
     folder = tempfile.mkdtemp(prefix="r2ccl-mps-")
-    env = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"), "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
-    for path in env.values():
+    mps = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"), "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
+    for path in mps.values():
         os.mkdir(path)
-    started = subprocess.run([control, "-d"], env={**os.environ, **env}, check=False).returncode == 0
-    try:
-        yield env if started else {}
-    finally:
-        if started:
-            subprocess.run([control], input="quit -t 5\n", text=True, env={**os.environ, **env}, timeout=60, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+    # Not with the marks of a job whose command this may be: its end would kill the daemon, and the keeper before it has cleaned up.
+    env = {name: value for name, value in os.environ.items() if name not in ("R2BENCH_MEMBER", "R2BENCH_COMMAND")} | mps
+    with subprocess.Popen(["sh", "-c", MPS_KEEPER, folder], stdin=subprocess.PIPE, env=env, start_new_session=True) as keeper:  # its pipe ends with us
+        try:
+            try:
+                started = subprocess.run([control, "-d"], env=env, timeout=60, check=False).returncode == 0
+            except subprocess.TimeoutExpired:
+                started = False
+            yield mps if started else {}
+        finally:
+            keeper.stdin.close()
 
 
 def counters(folder):

@@ -4,8 +4,11 @@
 
 import argparse
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -108,6 +111,72 @@ class Facts(unittest.TestCase):
                 self.assertEqual(gpu_jobs.gpus_usable(), usable, visible)
         os.environ["PATH"] = "/nowhere"
         self.assertEqual(gpu_jobs.gpus_usable(), 1)
+
+
+HOLDER = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import gpu_jobs
+with gpu_jobs.shared_gpu(2, 1) as mps:
+    print(os.path.dirname(mps["CUDA_MPS_PIPE_DIRECTORY"]), flush=True)
+    sys.stdin.read()
+"""
+
+
+class Mps(unittest.TestCase):
+    """With a control program that keeps a diary, and a process in place of the daemon."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = temporary.name
+        program = os.path.join(self.folder, "nvidia-cuda-mps-control")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\ncd '{self.folder}'\nif [ \"$1\" = -d ]; then env >environment; else cat >quit; fi\n")
+        os.chmod(program, 0o700)
+
+    def holder(self):
+        """A process that uses MPS, and MPS's folder."""
+        environment = {**os.environ, "PATH": self.folder + ":" + os.environ["PATH"], "R2BENCH_COMMAND": "an outer job", "R2BENCH_MEMBER": "another"}
+        environment.pop("CUDA_MPS_PIPE_DIRECTORY", None)
+        process = subprocess.Popen([sys.executable, "-B", "-c", HOLDER, os.path.dirname(os.path.abspath(__file__))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True, env=environment)
+
+        def end():
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+        self.addCleanup(end)
+        return process, process.stdout.readline().strip()
+
+    def wait_for_quit(self, folder):
+        limit = time.monotonic() + 30
+        while os.path.exists(folder) and time.monotonic() < limit:
+            time.sleep(0.01)
+        self.assertFalse(os.path.exists(folder))
+        with open(os.path.join(self.folder, "quit"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "quit -t 5\n")
+
+    def test_it_ends_with_its_user(self):
+        process, folder = self.holder()
+        self.assertTrue(os.path.isdir(os.path.join(folder, "pipe")))
+        process.stdin.close()
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertFalse(os.path.exists(folder))  # by then
+        self.wait_for_quit(folder)
+
+    def test_it_ends_with_a_user_that_is_killed(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            process, folder = self.holder()
+            process.send_signal(number)
+            process.wait()
+            self.wait_for_quit(folder)
+
+    def test_it_is_no_part_of_an_outer_job(self):
+        self.holder()
+        with open(os.path.join(self.folder, "environment"), encoding="utf-8") as file:
+            self.assertNotIn("R2BENCH_", file.read())
 
 
 if __name__ == "__main__":

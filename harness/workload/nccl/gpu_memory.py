@@ -23,6 +23,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import gpu_jobs  # noqa: E402
+import comma_list  # noqa: E402  harness/base, which gpu_jobs adds
 
 OPS = "allreduce,allgather,reducescatter,broadcast,alltoall,sendrecv"
 GDR = {"R2CC_GPU_DIRECT": "1", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0",
@@ -146,7 +147,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=8 << 20, help="size of an operation")
     parser.add_argument("--rate", default="20 Gbit/s", help="rate of each NIC")
     parser.add_argument("--limit", type=float, default=60, help="time limit of one case, seconds")
-    parser.add_argument("--only", default="", help="run only cases whose name contains one of these words (separated by commas)")
+    parser.add_argument("--only", type=comma_list.words, default=[], help="run only cases whose name contains one of these words (separated by commas)")
     parser.add_argument("--pxn", action="store_true", help="run the cases with two GPUs per node instead; needs two GPUs joined by NVLink")
     arguments = parser.parse_args()
     arguments.gpus = 1
@@ -171,13 +172,13 @@ def run(arguments, all_cases):
     begin = time.monotonic()
     lock = threading.Lock()
     results, good = [], True
-    wanted = [word for word in arguments.only.split(",") if word]
-    todo = [(n, c) for n, c in enumerate(all_cases) if not wanted or any(w in c["name"] for w in wanted)]
+    todo = [(n, c) for n, c in enumerate(all_cases) if not arguments.only or any(word in c["name"] for word in arguments.only)]
 
     def write(complete):
-        with open(arguments.out, "w", encoding="utf-8") as file:
+        with open(arguments.out + ".part", "w", encoding="utf-8") as file:  # what there is stays whole
             json.dump({"host": host, "rate": arguments.rate, "bytes": arguments.bytes, "iters": arguments.iters, "complete": complete,
                        "cases": results}, file, indent=1)
+        os.replace(arguments.out + ".part", arguments.out)
 
     def one(number, case):
         nonlocal good

@@ -25,6 +25,7 @@ import time
 
 import gpu_jobs
 import head_to_head_rows as rows_of
+import comma_list  # harness/base, which gpu_jobs adds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREDICTIONS = os.path.join(HERE, "predictions.json")
@@ -171,7 +172,7 @@ def parse(argv):
     parser.add_argument("--libraries", action="append", default=[], metavar="VERSION=PATH", help="NCCL of the tables versions and timeouts; may be repeated")
     parser.add_argument("--out", default="head_to_head.jsonl", help="file of the JSON lines")
     parser.add_argument("--build", default=os.path.abspath(os.path.join(HERE, "../../../build/release")), help="folder with bin/ and lib/")
-    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3], help="seeds, separated by commas (default: 1,2,3)")
+    parser.add_argument("--seeds", type=comma_list.numbers, default=[1, 2, 3], help="seeds, separated by commas (default: 1,2,3)")
     parser.add_argument("--mode3", action="store_true", help="also run R2CCL's mode 3")
     parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also run upstream R2CCL, with this libnccl.so.2 built from its source")
     parser.add_argument("--quick", action="store_true", help="run the most informative rows of all tables with one seed and short jobs: about 8 minutes")

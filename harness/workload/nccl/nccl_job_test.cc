@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/run/mps.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -422,21 +421,6 @@ TEST_F(Mps, is_started_before_the_ranks_and_told_to_quit_after_them) {
   const std::string pipe = text.substr(0, text.find('\n'));
   const std::string folder = fs::path(pipe.substr(pipe.find('/'))).parent_path();
   EXPECT_FALSE(fs::exists(folder)) << "its folder was left behind";
-}
-
-TEST_F(Mps, that_hangs_is_waited_for_no_longer_than_its_bound) {
-  const std::string program = out_ + "/nvidia-cuda-mps-control";
-  for (const char* what : {"[ \"$1\" = -d ]", "[ \"$1\" != -d ]"}) {
-    std::ofstream(program) << "#!/bin/sh\nif " << what << "; then sleep 1000; fi\n";
-    const auto before = std::chrono::steady_clock::now();
-    try {
-      const MpsDaemon daemon(1s);
-      EXPECT_EQ(daemon.describe(), "of this run");
-    } catch (const UsageError& error) {
-      EXPECT_NE(std::string(error.what()).find("it did not start"), std::string::npos) << error.what();
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - before, 30s) << what;
-  }
 }
 
 TEST_F(Mps, is_told_to_quit_when_a_job_ends_in_an_error) {
