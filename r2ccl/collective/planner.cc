@@ -31,6 +31,26 @@ std::string nodes_in_words(const Job& job) {
   return degraded == 0 ? "all nodes of the same capacity" : text;
 }
 
+/// What takes the time. Where that is more than a port or the additions need: the chunks or the channels, if
+/// most of the rest would be saved without them, else latency.
+const char* limit_of(const Job& job, const Candidate& best) {
+  constexpr double kNearly = 1.05;
+  const double steps = std::max(best.steps_s, best.queued_s),
+               busy = std::max(best.transfer_s, best.reduction_s);
+  if (best.reduction_s > best.transfer_s && 2 * best.reduction_s > steps) return "the additions";
+  if (best.transfer_s < job.latency_s) return "latency";
+  if (steps <= busy * kNearly) return "the busiest port";
+  if (best.steps_s >= best.queued_s) return "latency";
+  const auto saves_most = [&](const Candidate& other, uint32_t beside) {
+    return queued_seconds(other, job.outstanding, beside).most() < (steps + busy) / 2;
+  };
+  Candidate all_nics = best;
+  all_nics.in_turn = 1;
+  if (saves_most(all_nics, best.beside)) return "chunks that have no message for every NIC";
+  if (saves_most(best, job.outstanding)) return "operations that wait for each other's channels";
+  return "latency";
+}
+
 std::string reason(const Job& job, const Plan& plan) {
   const Candidate& best = plan.choice();
   const Candidate& ring = plan.candidates[0];
@@ -49,14 +69,8 @@ std::string reason(const Job& job, const Plan& plan) {
               number(ring_volume(job.capacities.size())) + " times";
     }
   }
-  const double steps = std::max(best.steps_s, best.queued_s);
-  const char* limit = best.reduction_s > std::max(best.transfer_s, steps) ? "the additions"
-                      : steps > best.transfer_s && job.outstanding > 1
-                          ? "latency, or by operations that wait for each other"
-                      : steps > best.transfer_s ? "latency"
-                                                : "the busiest port";
-  return text + ". It is limited by " + limit + ", and takes " + number(best.seconds / plan.bound_s, "%.3f") +
-         " × the lower bound.";
+  return text + ". It is limited by " + limit_of(job, best) + ", and takes " +
+         number(best.seconds / plan.bound_s, "%.3f") + " × the lower bound.";
 }
 
 /// What a less simple algorithm must gain. In a stream each further lane costs something that is not
