@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <utility>
 
 #include "r2ccl/collective/attribution.h"
@@ -37,6 +38,27 @@ bool differ(const NodeCodes& one, const NodeCodes& other) {
   for (size_t i = 1; i < one.size(); ++i)
     if (nics_differ(without_reason(one[i]), without_reason(other[i]))) return true;
   return false;
+}
+
+std::string in_words(const View& view) {
+  std::string words;
+  const size_t ranks = view.capacities.size(), nics = view.nics.size() / std::max<size_t>(1, ranks);
+  char one[64];
+  for (size_t i = 0; i < ranks; ++i) {
+    NodeCapacity node(view.capacities[i]);
+    for (size_t nic = 0; nic < nics; ++nic) node.nics[nic] = view.nics[i * nics + nic];
+    if (!differ(codes_of(node, nics), codes_of({}, nics))) continue;
+    std::snprintf(one, sizeof one, "%snode %zu has capacity %.2f", words.empty() ? "" : ", ", i, node.whole);
+    words += one;
+    for (size_t nic = 0; nic < nics; ++nic) {
+      const bool measured = i * nics + nic < view.measured.size() && view.measured[i * nics + nic] != 0;
+      std::snprintf(one, sizeof one, "%s%.2f%s", nic == 0 ? " (its NICs " : ", ", node.nics[nic],
+                    measured ? " by the rates of its links" : "");
+      words += one;
+    }
+    if (nics > 0) words += ")";
+  }
+  return words.empty() ? "all nodes are healthy" : words;
 }
 
 // --- one sequence ---

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace r2ccl::collective {
@@ -81,6 +82,9 @@ using NodeCodes = std::vector<CapacityCode>;
 NodeCodes codes_of(const NodeCapacity& capacity, size_t nics);
 /// The whole node, or one of its NICs.
 bool differ(const NodeCodes& one, const NodeCodes& other);
+/// For the log: "node 2 has capacity 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy". A NIC
+/// whose port does not say so has "0.50 by the rates of its links".
+std::string in_words(const View& view);
 
 /// What a rank's links carry, relative to those of its other NICs to the same peer (attribution.h): to rank 0
 /// on each NIC of the group, then to rank 1, … Empty: nothing is known of any.

@@ -345,5 +345,16 @@ TEST(Agreement, a_sequence_that_somebody_does_not_count_keeps_its_view) {
   EXPECT_FALSE(coordinator.due(kAllSequences));
 }
 
+TEST(View, in_words_says_which_nodes_and_nics_are_degraded) {
+  View view{.capacities = {1, 1}, .nics = {1, 1, 1, 1}};
+  EXPECT_EQ(in_words(view), "all nodes are healthy");
+  view.capacities[1] = 0.75;
+  view.nics[2] = 0.5;
+  EXPECT_EQ(in_words(view), "node 1 has capacity 0.75 (its NICs 0.50, 1.00)");
+  view.measured = {0, 0, 1, 0};
+  EXPECT_EQ(in_words(view), "node 1 has capacity 0.75 (its NICs 0.50 by the rates of its links, 1.00)");
+  EXPECT_EQ(in_words({.capacities = {0.5, 1}}), "node 0 has capacity 0.50");
+}
+
 }  // namespace
 }  // namespace r2ccl::collective

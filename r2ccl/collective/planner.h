@@ -38,9 +38,10 @@ struct Job {
   uint64_t least_chunk_bytes = 0;
 };
 
-/// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding · beside):
-/// for one operation the whole fill; in a stream, what the other operations do not hide (shown by simulation,
-/// executor_time_test). `steps` is longer where chunks are too small for all NICs.
+/// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding ·
+/// beside): for one operation the whole fill; in a stream, what the other operations do not hide. `steps` is
+/// longer where chunks are too small for all NICs. A stream of double trees, four-stages or mixes takes no
+/// less than `queued` (predictor.h). All as simulated ports show it (executor_time_test, advise_time_test).
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
   uint32_t segments = 1;   ///< K that is best for it
@@ -51,6 +52,10 @@ struct Candidate {
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
   double fill_s = 0;       ///< until the pipeline is full, and empty
+  double waits_s = 0;      ///< latencies and additions between a lane's steps in one operation, all together
+  double latencies_s = 0;  ///< those on the longest path of one operation
+  double in_turn = 1;      ///< a chunk takes so many times as long as if all NICs had their share of it
+  double queued_s = 0;     ///< queued_seconds() of a stream
   double least_chunk = 0;  ///< the smallest chunk's part of the data; 0: not looked at
   double seconds = 0;      ///< of each operation of a stream
   std::string formula;     ///< transfer and fill in the words of FACTS, for printing

@@ -147,6 +147,40 @@ TEST(Planner, says_why) {
   EXPECT_NE(result.why.find("lower bound"), std::string::npos) << result.why;
 }
 
+TEST(Planner, says_what_limits_the_choice) {
+  const auto limit = [](const Job& job) {
+    const std::string why = plan(job).value().why, by = "It is limited by ";
+    const size_t from = why.find(by) + by.size();
+    return why.substr(from, why.find(", and takes") - from);
+  };
+  EXPECT_EQ(limit(job_of({1, 1, 0.5, 1}, 1 << 30)), "the busiest port");
+  Job added = job_of({1, 1, 0.5, 1}, 1 << 30);
+  added.reduce_bytes_per_second = added.bytes_per_second / 10;
+  EXPECT_EQ(limit(added), "the additions");
+  EXPECT_EQ(limit(job_of({1, 1, 0.5, 1}, 4096)), "latency");
+  // A stream of pieces among sixteen nodes at a high rate: latency, whatever channels there are.
+  std::vector<double> many(16, 1);
+  many[3] = 0.5;
+  Job stream = job_of(many, 4 << 20);
+  stream.latency_s = 80e-6;
+  stream.most_segments = 1;
+  stream.outstanding = 8;
+  stream.beside = 8;
+  stream.bytes_per_second = 200e9;
+  EXPECT_EQ(limit(stream), "latency");
+  // At a lower rate it is one operation beside no other one, …
+  stream.bytes_per_second = 3e9;
+  EXPECT_EQ(limit(stream), "the busiest port");
+  stream.most_ends = 32;
+  EXPECT_EQ(limit(stream), "operations that wait for each other's channels");
+  // … or chunks are too small for its NICs.
+  stream.most_ends = 0;
+  stream.bytes_per_second = 1e9;
+  stream.least_chunk_bytes = 500 << 10;
+  EXPECT_EQ(plan(stream).value().choice().algorithm, Algorithm::kFourStage);
+  EXPECT_EQ(limit(stream), "chunks that have no message for every NIC");
+}
+
 TEST(Planner, refuses_what_it_cannot_plan) {
   EXPECT_FALSE(plan(job_of({1}, 1)).ok());
   EXPECT_FALSE(plan(job_of({1, 0, 1}, 1)).ok());

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "r2ccl/collective/cost.h"
+#include "r2ccl/collective/predictor.h"
 #include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
@@ -28,15 +29,23 @@ constexpr uint64_t kLeastPerChannel = 64 << 10;
 /// advise_time_test show it. Besides their own time there are one fill, and the time of one operation if
 /// there are several: where the stream begins and ends, operations beside each other share the ports. Rings
 /// hide all other fills, since a port always has chunks of other operations to send. Other schedules, in
-/// which data goes there and back, hide as much as the plan says, if that is less.
+/// which data goes there and back, hide as much as the plan says, if that is less. Those that queue take all
+/// latencies of one operation first; where only so many operations in flight are the limit, each of the
+/// others follows one that is done.
 double stream_seconds(const Candidate& plan, uint64_t pieces, uint32_t outstanding) {
   const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, outstanding));
   const double beside = std::min(in_flight, plan.beside), n = static_cast<double>(pieces);
-  const double each = std::max({plan.transfer_s, plan.reduction_s, plan.steps_s * plan.beside / beside});
-  const double seconds = (pieces > 1 ? n + 1 : n) * each + plan.fill_s;
-  const bool rings = plan.algorithm == Algorithm::kRing || plan.algorithm == Algorithm::kUnequalRing;
-  if (rings) return seconds;
-  return std::max(seconds, n * each + plan.fill_s * (1 + (n - 1) / (in_flight * beside)));
+  const double busy = std::max(plan.transfer_s, plan.reduction_s);
+  const double steps = plan.steps_s * plan.beside / beside;
+  if (!queues(plan.algorithm) || pieces == 1) {
+    const double each = std::max(busy, steps), seconds = (pieces > 1 ? n + 1 : n) * each + plan.fill_s;
+    const bool rings = plan.algorithm == Algorithm::kRing || plan.algorithm == Algorithm::kUnequalRing;
+    return rings ? seconds : std::max(seconds, n * each + plan.fill_s * (1 + (n - 1) / (in_flight * beside)));
+  }
+  const auto [each, each_alone] = queued_seconds(plan, in_flight, static_cast<uint32_t>(beside));
+  return std::max({(beside + 1) * busy + std::max(plan.fill_s, plan.latencies_s) + (n - beside) * each,
+                   busy + plan.latencies_s + (n - in_flight) * each_alone,
+                   pieces <= in_flight ? 0 : n * busy + plan.fill_s * (1 + (n - 1) / (in_flight * beside))});
 }
 
 std::string text(const char* format, double a, double b = 0) {

@@ -116,6 +116,18 @@ TEST(Advise, the_engine_begins_where_it_gains_more_than_the_margin) {
   EXPECT_EQ(least_mib(0.5), 4u);
 }
 
+// The lower bound itself is within the default margin there: 6/7 of NCCL's ring.
+TEST(Advise, two_degraded_nodes_of_four_are_within_the_default_margin) {
+  const std::vector<double> degraded{1, 0.75, 1, 0.75};
+  const auto taken = [&](double margin, uint64_t bytes) {
+    return advise(degraded, bytes, {.bytes_per_second = 1.25e9, .margin = margin, .rails = 4}).engine;
+  };
+  EXPECT_GT(allreduce_bound(degraded), 0.97 / 1.15 * ring_volume(4) / 0.75);
+  for (uint64_t bytes = 16 << 20; bytes <= uint64_t{4} << 30; bytes *= 4)
+    EXPECT_FALSE(taken(1.15, bytes)) << bytes;
+  EXPECT_TRUE(taken(1.08, 64 << 20));
+}
+
 TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
   for (size_t i = 0; i + 1 < trace::kPlannedAlgorithms; ++i)
     EXPECT_EQ(trace::name(traced_as(Algorithm(i))), name(Algorithm(i)));

@@ -19,10 +19,13 @@ struct Case {
   double x;  // lost part
   uint64_t mib;
   double nic = kNic;
+  std::vector<uint32_t> lost{};  // several nodes have lost so many of their four NICs, instead of x
 };
 std::ostream& operator<<(std::ostream& out, const Case& of) {
-  return out << of.p << " nodes, x = " << of.x << ", " << of.mib << " MiB, NICs of " << of.nic / 125e6
-             << " Gbit/s";
+  out << of.p << " nodes, ";
+  if (of.lost.empty()) out << "x = " << of.x;
+  for (const uint32_t nics : of.lost) out << nics << " of 4 lost, ";
+  return out << " " << of.mib << " MiB, NICs of " << of.nic / 125e6 << " Gbit/s";
 }
 
 struct Outcome {
@@ -35,7 +38,7 @@ struct Outcome {
 
 Outcome outcome_of(const Case& of) {
   const uint64_t bytes = of.mib << 20, piece = piece_of_operation(bytes);
-  Stream stream = degraded(of.p, of.x, piece);
+  Stream stream = of.lost.empty() ? degraded(of.p, of.x, piece) : several_degraded(of.p, of.lost, piece);
   stream.rate = of.nic * stream.rails;
   stream.operations = (bytes + piece - 1) / piece;
   Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
@@ -108,11 +111,13 @@ TEST(AdviseTime, many_nodes_take_what_is_faster_there) {
   EXPECT_FALSE(many.advice.engine) << many.advice.why;
 }
 
-// Latencies count for more. A mix and the chains of an unequal ring take longer than their bytes do.
+// Latencies count for more. The chains of an unequal ring, and a mix among many nodes, take longer than their
+// bytes do.
 TEST(AdviseTime, fast_nics_take_what_is_faster_there) {
-  for (const Case& of : {Case{4, 0.25, 128, 10 * kNic}, Case{8, 0.25, 128, 10 * kNic}}) {
+  for (const auto& [of, algorithm] : {std::pair{Case{4, 0.25, 128, 10 * kNic}, Algorithm::kMix},
+                                      std::pair{Case{8, 0.25, 128, 10 * kNic}, Algorithm::kFourStage}}) {
     const Outcome is = outcome_of(of);
-    EXPECT_EQ(is.algorithm, Algorithm::kFourStage) << of;
+    EXPECT_EQ(is.algorithm, algorithm) << of;
     EXPECT_NEAR(is.predicted(), 1, 0.09) << of;
     EXPECT_GT(is.gain(), 0.08) << of;
   }
@@ -120,14 +125,91 @@ TEST(AdviseTime, fast_nics_take_what_is_faster_there) {
   EXPECT_FALSE(many.advice.engine) << many.advice.why;
 }
 
-// Known gap: 1 MiB among sixteen nodes are small chunks for four NICs. The margin keeps the tuner from it.
-TEST(AdviseTime, a_four_stage_of_small_pieces_among_sixteen_nodes_is_predicted_too_fast) {
+// An operation waits for all its latencies, and only eight are in flight: a double tree among eight nodes
+// takes 1.4 times as long as NCCL's ring, whose latencies are fewer.
+TEST(AdviseTime, faster_nics_still_are_left_to_balance) {
+  for (const size_t p : {6, 8, 16})
+    for (const double nic : {40 * kNic, 160 * kNic}) {
+      const Outcome is = outcome_of({p, 0.25, 16, nic});
+      EXPECT_NEAR(is.predicted(), 1, 0.16) << p << " nodes, " << nic << ": " << is.advice.why;
+      EXPECT_FALSE(is.advice.engine && is.gain() < 0) << p << " nodes, " << nic << ": " << is.advice.why;
+    }
+}
+
+// 1 MiB among sixteen nodes are small chunks for four NICs, and two operations stand beside each other.
+TEST(AdviseTime, small_pieces_among_sixteen_nodes_are_left_to_balance) {
   const Outcome is = outcome_of({16, 0.25, 64});
-  EXPECT_EQ(is.algorithm, Algorithm::kFourStage);
+  EXPECT_NEAR(is.predicted(), 1, 0.05);
+  EXPECT_FALSE(is.advice.engine) << is.advice.why;
+  EXPECT_LT(is.gain(), 0.02) << is.advice.why;
+}
+
+// The schedules that are not taken are predicted right, too.
+TEST(AdviseTime, a_four_stage_of_small_chunks_takes_what_is_predicted) {
+  for (const auto& [p, lost] : {std::pair{12, 1u}, std::pair{16, 1u}, std::pair{16, 2u}}) {
+    Stream stream =
+        lost == 1 ? degraded(size_t(p), 0.25, 1 << 20) : several_degraded(size_t(p), {1, 1}, 1 << 20);
+    stream.rate = kNic * stream.rails;
+    const Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
+    const Job job = job_of(stream.capacities, stream.bytes, outstanding_for(stream.bytes), speeds);
+    const Candidate four_stage = plan(job).value().candidates[size_t(Algorithm::kFourStage)];
+    ASSERT_EQ(four_stage.leaves, lost);
+    stream.slots = four_stage.beside;
+    EXPECT_NEAR(four_stage.seconds * double(stream.operations + 1) / run(stream, build(job, four_stage)), 1,
+                0.12)
+        << p << " nodes";
+  }
+}
+
+// Three quarters and three quarters, three quarters and half, half and half, three times three quarters.
+const std::vector<std::vector<uint32_t>> kSeveral{{1, 1}, {1, 2}, {2, 2}, {1, 1, 1}};
+
+TEST(AdviseTime, several_degraded_nodes_take_what_is_predicted) {
+  for (const size_t p : {4, 6, 8, 16})
+    for (const auto& lost : kSeveral)
+      for (const uint64_t mib : {16, 64})
+        if (p > 4 || lost.size() < 3) expect_right({p, 0, mib, kNic, lost}, 0.1, 0.07, 0.01, 0.06);
+}
+
+TEST(AdviseTime, few_pieces_of_several_degraded_nodes_take_about_what_is_predicted) {
+  for (const size_t p : {6, 8})
+    for (const auto& lost : kSeveral) expect_right({p, 0, 4, kNic, lost}, 0.13, 0.12, 0, 0.08);
+  for (const auto& lost : {kSeveral[0], kSeveral[1]})
+    expect_right({4, 0, 4, kNic, lost}, 0.15, 0.06, 0, 0.02);
+}
+
+// Known gap: eight operations of 512 KiB share the leaves' ports when they begin, and none of them comes back
+// early.
+TEST(AdviseTime, few_pieces_of_two_half_nodes_of_four_are_predicted_too_fast) {
+  const Outcome is = outcome_of({4, 0, 4, kNic, {2, 2}});
   EXPECT_GT(is.predicted(), 1 - 0.2);
-  EXPECT_LT(is.predicted(), 0.95);  // else the page of known gaps is wrong
-  EXPECT_GT(is.gain(), -0.08);
+  EXPECT_LT(is.predicted(), 0.95);
+  EXPECT_GT(is.gain(), -0.04) << is.with_margin.why;
+}
+
+// Known gap: of chunks above half of ExecutorLimits::credit_bytes one is under way at a time, and a latency
+// passes before the next one. With fast NICs that is what takes the time.
+TEST(AdviseTime, large_chunks_on_fast_nics_are_predicted_too_fast) {
+  const Outcome is = outcome_of({4, 0, 16, 40 * kNic, {1, 2}});
+  EXPECT_GT(is.predicted(), 1 - 0.25);
+  EXPECT_LT(is.predicted(), 0.95);
+  EXPECT_GT(is.gain(), -0.25);
   EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
+}
+
+// Known gap: of three degraded nodes in a row two have two rails in common, and all that they send each other
+// goes over these. The planner counts ports, not rails.
+TEST(AdviseTime, three_nodes_of_four_without_common_rails_are_predicted_too_fast) {
+  const Outcome is = outcome_of({4, 0, 64, kNic, {1, 1, 1}});
+  EXPECT_GT(is.predicted(), 1 - 0.25);
+  EXPECT_LT(is.predicted(), 0.95);
+  EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
+}
+
+TEST(AdviseTime, several_degraded_nodes_with_fast_nics_take_about_what_is_predicted) {
+  for (const size_t p : {4, 6, 8})
+    for (const auto& lost : kSeveral)
+      if (p > 4 || lost.size() < 3) expect_right({p, 0, 64, 10 * kNic, lost}, 0.12, 0.1, 0, 0.06);
 }
 
 // Chunks of pieces of 1 MiB are too small for so many NICs: the planner takes a ring, which is no faster than

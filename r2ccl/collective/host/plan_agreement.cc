@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -18,6 +16,7 @@
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/agreement_message.h"
 #include "r2ccl/collective/attribution.h"
+#include "r2ccl/collective/host/agreement_inputs.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
 #include "r2ccl/collective/report.h"
@@ -45,29 +44,6 @@ ViewPointer healthy(int ranks) {
 
 std::string number(uint64_t value) { return value == kNever ? "none" : std::to_string(value); }
 
-/// "node 2 has capacity 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy". A NIC whose port does
-/// not say so has "0.50 by the rates of its links".
-std::string in_words(const View& view) {
-  std::string words;
-  const size_t ranks = view.capacities.size(), nics = view.nics.size() / std::max<size_t>(1, ranks);
-  char one[64];
-  for (size_t i = 0; i < ranks; ++i) {
-    NodeCapacity node(view.capacities[i]);
-    for (size_t nic = 0; nic < nics; ++nic) node.nics[nic] = view.nics[i * nics + nic];
-    if (!differ(codes_of(node, nics), codes_of({}, nics))) continue;
-    std::snprintf(one, sizeof one, "%snode %zu has capacity %.2f", words.empty() ? "" : ", ", i, node.whole);
-    words += one;
-    for (size_t nic = 0; nic < nics; ++nic) {
-      const bool measured = i * nics + nic < view.measured.size() && view.measured[i * nics + nic] != 0;
-      std::snprintf(one, sizeof one, "%s%.2f%s", nic == 0 ? " (its NICs " : ", ", node.nics[nic],
-                    measured ? " by the rates of its links" : "");
-      words += one;
-    }
-    if (nics > 0) words += ")";
-  }
-  return words.empty() ? "all nodes are healthy" : words;
-}
-
 class Driver final : public PlanAgreement {
  public:
   Driver(Star star, int rank, int ranks, Settings settings)
@@ -78,13 +54,13 @@ class Driver final : public PlanAgreement {
         star_(std::move(star)),
         nics_(nics_told(ranks, settings_.nics)),
         gate_(healthy(ranks)),
+        inputs_(nics_),
         reported_(1 + nics_, kNominal),
         own_links_(size_t(ranks) * nics_),
         newest_(healthy(ranks)),
         member_({}, nics_),
         coordinator_(ranks, {}, nics_),
         pacer_(nanoseconds(settings_.settle)) {
-    for (auto& code : capacity_) code = kNominal;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
@@ -106,42 +82,24 @@ class Driver final : public PlanAgreement {
   Result<ViewPointer> view_for(uint64_t number) override { return gate_.view_for(number); }
 
   void set_capacity(const NodeCapacity& capacity) override {
-    if (take(capacity)) star_.wake();
+    if (inputs_.take(capacity)) star_.wake();
   }
 
   void watch_capacity(std::function<NodeCapacity()> look) override {
-    {
-      const std::lock_guard lock(look_mutex_);
-      look_ = std::move(look);
-    }
+    inputs_.watch(std::move(look));
     star_.wake();
   }
 
   void set_links(const LinkCodes& links) override {
     if (nics_ == 0 || links.size() != size_t(ranks_) * nics_) return;
-    {
-      const std::lock_guard lock(links_mutex_);
-      links_ = links;
-      for (const size_t link : tried_) links_[link] = kLinkUnknown;
-    }
-    links_changed_ = true;
+    inputs_.set_links(links);
     star_.wake();
   }
 
-  std::vector<size_t> take_tried() override {
-    if (!any_tried_.load(std::memory_order_relaxed)) return {};
-    const std::lock_guard lock(links_mutex_);
-    any_tried_ = false;
-    return std::exchange(tried_, {});
-  }
+  std::vector<size_t> take_tried() override { return inputs_.take_tried(); }
 
   void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) override {
-    {
-      const std::lock_guard lock(tuner_mutex_);
-      tuner_ = std::move(counter);
-      leads_ = leads;
-    }
-    tuner_changed_ = true;
+    inputs_.count_tuner(std::move(counter), leads);
     star_.wake();
   }
 
@@ -155,27 +113,6 @@ class Driver final : public PlanAgreement {
   }
   static constexpr uint64_t kNothing = ~uint64_t{0};
   bool coordinates() const { return rank_ == 0; }
-  /// True: it is another one.
-  static bool take(std::atomic<CapacityCode>& of, double relative) {
-    const CapacityCode code = code_of(relative);
-    return of.load(std::memory_order_relaxed) != code && of.exchange(code, std::memory_order_relaxed) != code;
-  }
-  bool take(const NodeCapacity& capacity) {
-    bool changed = take(capacity_[0], capacity.whole);
-    for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
-    return changed;
-  }
-
-  /// When to look again.
-  uint64_t look(uint64_t now) {
-    const std::lock_guard lock(look_mutex_);
-    if (!look_) return kNothing;
-    if (now < look_at_) return look_at_;
-    take(look_());
-    engine_rests_ = std::exchange(begun_at_look_, gate_.next()) == gate_.next();
-    return look_at_ = now + nanoseconds(kLookEvery);
-  }
-
   void run() {
     pthread_setname_np(pthread_self(), "r2cc-plan");
     uint64_t due = 0;
@@ -268,7 +205,7 @@ class Driver final : public PlanAgreement {
       pending_since_ = now;
       if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(engine_ahead());
       if (held_ & bit(Sequence::kTuner)) {
-        held_tuner_ = tuner();
+        held_tuner_ = inputs_.tuner();
         if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kTunerAhead).value_or(kNever);
       }
     }
@@ -309,37 +246,31 @@ class Driver final : public PlanAgreement {
   void try_links(const View& before) {
     const std::vector<size_t> tried = links_tried(before, *newest_, size_t(rank_));
     if (tried.empty()) return;
-    const std::lock_guard lock(links_mutex_);
     own_links_.forget(tried);
-    for (const size_t link : tried)
-      if (!links_.empty()) links_[link] = kLinkUnknown;
-    tried_.insert(tried_.end(), tried.begin(), tried.end());
-    any_tried_ = true;
+    inputs_.try_links(tried);
   }
 
-  std::shared_ptr<OperationCounter> tuner() {
-    const std::lock_guard lock(tuner_mutex_);
-    return tuner_;
-  }
-  uint8_t counted() { return uint8_t(bit(Sequence::kEngine) | (tuner() ? bit(Sequence::kTuner) : 0)); }
-  uint8_t sequences() {
-    const std::lock_guard lock(tuner_mutex_);
-    return uint8_t(bit(Sequence::kEngine) | (leads_ ? bit(Sequence::kTuner) : 0));
+  uint8_t counted() { return uint8_t(bit(Sequence::kEngine) | (inputs_.tuner() ? bit(Sequence::kTuner) : 0)); }
+  uint8_t sequences() { return uint8_t(bit(Sequence::kEngine) | (inputs_.leads() ? bit(Sequence::kTuner) : 0)); }
+
+  /// When to look again at what nobody tells of.
+  uint64_t look(uint64_t now) {
+    if (!inputs_.watches()) return kNothing;
+    if (now < look_at_) return look_at_;
+    inputs_.look();
+    engine_rests_ = std::exchange(begun_at_look_, gate_.next()) == gate_.next();
+    return look_at_ = now + nanoseconds(kLookEvery);
   }
 
   /// Tells rank 0 of this node's capacity, and of its links, when they have changed and the burst is over.
   uint64_t report(uint64_t now) {
-    NodeCodes capacity;
-    for (size_t i = 0; i < 1 + nics_; ++i) capacity.push_back(capacity_[i].load(std::memory_order_relaxed));
-    if (links_changed_.exchange(false)) {
-      const std::lock_guard lock(links_mutex_);
-      own_links_.set(links_);
-    }
+    NodeCodes capacity = inputs_.capacity();
+    if (const auto links = inputs_.changed_links()) own_links_.set(*links);
     const uint64_t when = pacer_.due(capacity, reported_, now, own_links_.changed());
     const bool changed = now >= when;
-    if (!changed && !tuner_changed_.exchange(false)) return when;
+    if (!changed && !inputs_.take_tuner_changed()) return when;
     if (changed) {
-      tuner_changed_ = false;
+      inputs_.take_tuner_changed();
       pacer_.done(now);
       reported_ = std::move(capacity);
       own_links_.tell();
@@ -396,18 +327,8 @@ class Driver final : public PlanAgreement {
   Star star_;
   const size_t nics_;  // of each node in a view
   Gate gate_;
-  std::array<std::atomic<CapacityCode>, 1 + kMostNics> capacity_;
-  std::atomic<bool> stop_{false}, settled_{true}, tuner_changed_{true};
-  std::atomic<bool> links_changed_{false};
-  std::mutex links_mutex_;
-  LinkCodes links_;            // links_mutex_
-  std::vector<size_t> tried_;  // links_mutex_
-  std::atomic<bool> any_tried_{false};
-  std::mutex look_mutex_;
-  std::function<NodeCapacity()> look_;  // look_mutex_
-  std::mutex tuner_mutex_;
-  std::shared_ptr<OperationCounter> tuner_;  // tuner_mutex_
-  bool leads_ = false;                       // tuner_mutex_
+  AgreementInputs inputs_;
+  std::atomic<bool> stop_{false}, settled_{true};
 
   // The thread's own.
   NodeCodes reported_;

@@ -135,6 +135,23 @@ inline Stream degraded(size_t p, double x, uint64_t bytes) {
   return stream;
 }
 
+/// The same with several degraded nodes of four NICs each, of which they have lost so many; the nodes are
+/// spread over the ring, and their lost NICs over the rails.
+inline Stream several_degraded(size_t p, const std::vector<uint32_t>& lost, uint64_t bytes) {
+  Stream stream = degraded(p, 0.25, bytes);
+  std::fill(stream.capacities.begin(), stream.capacities.end(), 1.0);
+  std::fill(stream.nics.begin(), stream.nics.end(), 1.0);
+  const bool alike = lost == std::vector<uint32_t>{1, 1};
+  for (size_t i = 0; i < lost.size(); ++i) {
+    size_t node = (1 + i * std::max<size_t>(2, p / lost.size())) % p;
+    while (stream.capacities[node] < 1) node = (node + 1) % p;
+    stream.capacities[node] = 1 - double(lost[i]) / stream.rails;
+    for (size_t nic = 0; nic < lost[i]; ++nic)
+      stream.nics[node * stream.rails + ((alike ? 2 : 1) * i + nic) % stream.rails] = 0;
+  }
+  return stream;
+}
+
 /// Seconds of the stream by what the planner chooses for its operations.
 inline double seconds_of_choice(const Stream& stream) {
   const Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "r2ccl/collective/predictor.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "r2ccl/collective/algorithms.h"
+#include "r2ccl/collective/cost.h"
+#include "r2ccl/collective/rails.h"
+
+namespace r2ccl::collective {
+namespace {
+
+/// Candidate::in_turn of each leaf of a mix with a ring but one, if there are many owners, as simulated ports
+/// show it: the owners add a leaf's data behind that of the leaves before it, and the ring waits with them.
+constexpr double kPerLeaf = 0.35;
+
+/// Mean value analysis of a closed network (Reiser and Lavenberg, JACM 1980): the time for each of
+/// `customers` that go around between `stations`, where they need `busy` in all at each, and elsewhere, where
+/// they spend `away` without being in each other's way.
+double closed_network(double busy, double stations, double away, uint32_t customers) {
+  double queue = 0, each = 0;
+  for (uint32_t n = 1; n <= customers; ++n) {
+    const double at_stations = stations * busy * (1 + queue);
+    each = (at_stations + away) / n;
+    queue = at_stations / (each * stations);
+  }
+  return each;
+}
+
+/// Where the job's numbers come in: units of data 1 at capacity 1 become seconds.
+class Predictor {
+ public:
+  explicit Predictor(const Job& job)
+      : job_(job),
+        c_(job.capacities),
+        p_(c_.size()),
+        unit_(static_cast<double>(job.bytes) / job.bytes_per_second),
+        least_(*std::min_element(c_.begin(), c_.end())) {}
+
+  Candidate ring(uint32_t k) const {
+    Candidate result = start(Algorithm::kRing, k);
+    result.transfer_s = unit_ * ring_volume(p_) / least_;
+    result.reduction_s = addition_time(ring_volume(p_) / 2);
+    result.steps_s = ring_steps(1, p_, least_, k);
+    result.fill_s = ring_fill(1, p_, k);
+    result.least_chunk = ring_chunk(1, p_, k);
+    result.lanes = 2;
+    result.formula = "a/c_min, a = 2(p-1)/p";
+    return sum(result);
+  }
+
+  Candidate unequal_ring(uint32_t k) const {
+    Candidate result = start(Algorithm::kUnequalRing, k);
+    const UnequalRingShares best = collective::unequal_ring(c_);
+    const double extra = *std::max_element(best.shares.extra.begin(), best.shares.extra.end());
+    result.transfer_s = unit_ * best.seconds;
+    result.reduction_s = addition_time(1);
+    result.steps_s = best.shares.equal > 0 ? ring_steps(best.shares.equal, p_, least_, k) : 0;
+    const double hops = extra > 0 ? 2 * (static_cast<double>(p_) - 1) : 0;
+    result.fill_s = extra > 0 ? hops * (unit_ * extra / k + job_.latency_s) : ring_fill(1, p_, k);
+    if (best.shares.equal > 0) result.least_chunk = ring_chunk(best.shares.equal, p_, k);
+    for (const double share : best.shares.extra)
+      if (share > 0) result.least_chunk = smaller(result.least_chunk, share / k);
+    result.lanes = best.shares.equal > 0 ? 2 : 0;
+    for (const double share : best.shares.extra)
+      if (share > 0) result.lanes += 4;
+    // Its chains have few messages under way, which the next operation's follow.
+    if (extra > 0 && job_.outstanding > 1) result.steps_s = std::max(result.steps_s, result.fill_s);
+    result.formula = "max over nodes of (2 - 2u - extra)/c, + 2(p-1) extra/K";
+    return sum(result);
+  }
+
+  Candidate tree(uint32_t k) const {
+    Candidate result = start(Algorithm::kDoubleTree, k);
+    const Schedule shape = double_tree_allreduce(static_cast<uint32_t>(p_), 1);
+    for (const auto& of_rank : shape.lanes)
+      result.lanes = std::max(result.lanes, static_cast<uint32_t>(of_rank.size()));
+    const double depth = std::floor(std::log2(static_cast<double>(p_)));
+    result.transfer_s = unit_ * busiest_port(shape, c_);
+    result.reduction_s = addition_time(1);
+    // Up and down. On channels the first send waits for a receive, and the last one to be known to have
+    // arrived; at the top a rank receives the sum only when what it has sent there is known to have arrived.
+    const double channels = job_.outstanding > 1 ? 4 * job_.latency_s : 0;
+    result.fill_s =
+        2 * depth * (unit_ * 0.5 / k / least_ + job_.latency_s + addition_time(0.5 / k)) + channels;
+    result.latencies_s = result.fill_s;
+    result.formula = "max over nodes of (data in, data out)/c, + log2(p)/(K c_min)";
+    return sum(result);
+  }
+
+  Candidate r2ccl(uint32_t k) const {
+    Candidate result = start(Algorithm::kR2cclAllReduce, k);
+    const R2cclRings rings = r2ccl_rings(c_, k);
+    result.transfer_s = unit_ * (rings.stage1 + rings.tail);
+    double added = 0, outside = 0;
+    for (const PartialRing& ring : rings.rings) {
+      const double members = static_cast<double>(ring.order.size());
+      result.steps_s = std::max(result.steps_s,
+                                ring_steps(ring.fraction, ring.order.size(), least_, segments_of(ring, k)));
+      result.least_chunk =
+          smaller(result.least_chunk, ring.fraction / tail_pieces(uint32_t(ring.order.size()), k));
+      const size_t others = p_ - ring.order.size();
+      result.lanes += 2 + (others > 0 ? static_cast<uint32_t>(std::max<size_t>(2, 1 + others)) : 0);
+      added += ring.fraction * (members - 1) / members;
+      outside += ring.fraction * (static_cast<double>(p_) - members);
+    }
+    result.reduction_s = addition_time(added + outside);
+    result.fill_s = unit_ * rings.fill + (static_cast<double>(p_) + 2) * job_.latency_s + ring_fill(1, p_, k);
+    result.formula = "max(a(1-Y)/c, a(1-Y)+bY) + Y/c + (Y/K)(1/c+m-1), best Y, for each level of capacity";
+    return sum(result);
+  }
+
+  Candidate four_stage(uint32_t k, uint32_t leaves) const {
+    Candidate result = start(Algorithm::kFourStage, k);
+    const double owners = static_cast<double>(p_ - leaves);
+    result.leaves = leaves;
+    result.lanes =
+        std::max(four_stage_lanes(p_ - leaves, leaves, false), four_stage_lanes(p_ - leaves, leaves, true));
+    result.transfer_s = unit_ * four_stage_time(c_, leaves);
+    result.reduction_s = addition_time((owners - 1 + leaves) / owners);
+    result.steps_s = four_stage_steps(1, p_ - leaves, k);
+    result.least_chunk = 1 / (owners * k);
+    result.fill_s = pipeline_fill(result, k);
+    // Of a stream the owners' ports are never idle: they have the next operation's data to reduce.
+    if (job_.outstanding > 1)
+      result.fill_s -= std::max(0.0, std::max(result.transfer_s, result.reduction_s) - unit_ / least_) / k;
+    result.latencies_s = four_stage_latencies(p_ - leaves, k) * job_.latency_s;
+    result.waits_s = four_stage_waits(1, p_ - leaves, k);
+    result.in_turn = messages_in_turn(result.least_chunk);
+    result.formula = "max(1/c_leaf, (2+(s-2)/(p-s))/c_owner)(1+1/K)";
+    return sum(result);
+  }
+
+  Candidate mix(uint32_t k) const {
+    Candidate result = start(Algorithm::kMix, k);
+    const MixFractions best = mix_fractions(c_);
+    result.transfer_s = unit_ * best.seconds;
+    double added = 0, latencies = 0;
+    bool leafy = false;
+    std::vector<uint32_t> lanes(p_);
+    for (const MixPart& part : best.parts) {
+      const double owners = static_cast<double>(part.owners.size());
+      const bool ring = part.leaves.empty();
+      const uint32_t segments = ring ? mix_ring_segments(part.fraction, k) : k;
+      for (const uint32_t rank : part.owners)
+        lanes[rank] += ring ? 2 : four_stage_lanes(part.owners.size(), part.leaves.size(), false);
+      for (const uint32_t rank : part.leaves)
+        lanes[rank] += four_stage_lanes(part.owners.size(), part.leaves.size(), true);
+      added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
+      if (ring) {
+        const double chunks = ring_chunk(part.fraction, p_, segments) * kBuilderDepth;  // side by side
+        result.in_turn = std::max(result.in_turn, messages_in_turn(chunks));
+        result.steps_s = std::max(result.steps_s, ring_steps(part.fraction, p_, least_, segments));
+        result.waits_s = std::max(result.waits_s, ring_waits(part.fraction, segments));
+        latencies = std::max(latencies, 2.0 * static_cast<double>(p_) * segments);
+      } else {
+        leafy = true;
+        const double chunk = part.fraction / (owners * k);
+        result.least_chunk = smaller(result.least_chunk, chunk);
+        result.in_turn = std::max(result.in_turn, messages_in_turn(chunk));
+        result.steps_s = std::max(result.steps_s, four_stage_steps(part.fraction, part.owners.size(), k));
+        result.waits_s = std::max(result.waits_s, four_stage_waits(part.fraction, part.owners.size(), k));
+        latencies = std::max(latencies, four_stage_latencies(part.owners.size(), k));
+        result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));
+      }
+    }
+    if (best.parts[0].leaves.empty() && result.leaves > 1)
+      result.in_turn +=
+          kPerLeaf * (result.leaves - 1) * std::max(0.0, 1 - 2 / static_cast<double>(p_ - result.leaves));
+    result.lanes = *std::max_element(lanes.begin(), lanes.end());
+    result.reduction_s = addition_time(added);
+    result.fill_s = leafy ? pipeline_fill(result, k) : ring_fill(1, p_, k);
+    result.latencies_s = latencies * job_.latency_s;
+    result.formula = "max(max 1/c, 2(p-1)/sum c)(1+1/K)";
+    return sum(result);
+  }
+
+ private:
+  Candidate start(Algorithm algorithm, uint32_t k) const {
+    Candidate result;
+    result.algorithm = algorithm;
+    result.segments = k;
+    return result;
+  }
+  Candidate sum(Candidate candidate) const {
+    candidate.beside = beside_of(candidate);
+    candidate.steps_s /= candidate.beside;
+    if (const double longer = idle_nics(candidate); longer > 1)
+      candidate.steps_s = std::max(candidate.steps_s, candidate.transfer_s * longer);
+    const uint32_t in_flight = std::max(1u, job_.outstanding);
+    if (queues(candidate.algorithm) && in_flight > 1) {
+      candidate.queued_s = queued_seconds(candidate, in_flight, candidate.beside).most();
+    }
+    const double fill = candidate.fill_s / (static_cast<double>(in_flight) * candidate.beside);
+    candidate.seconds = std::max(candidate.transfer_s, candidate.reduction_s) + fill;
+    candidate.seconds = queues(candidate.algorithm) && in_flight > 1
+                            ? std::max({candidate.seconds, candidate.steps_s, candidate.queued_s})
+                            : std::max(candidate.seconds, candidate.steps_s + fill);
+    return candidate;
+  }
+  uint32_t beside_of(const Candidate& candidate) const {
+    uint32_t beside = std::max(1u, job_.beside);
+    if (job_.most_ends > 0 && candidate.lanes > 0)
+      beside = std::clamp(job_.most_ends / candidate.lanes, 1u, beside);
+    return beside;
+  }
+  /// How many times as long the lanes take as the ports do, because small chunks leave NICs idle, as far as
+  /// operations beside each other do not use them (the factor is what executor_time_test's ports show). The
+  /// chunks of a ring are alike, and use the NICs in turn.
+  double idle_nics(const Candidate& candidate) const {
+    constexpr double kIdle = 2.5;
+    const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
+    if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
+    if (queues(candidate.algorithm)) return job_.outstanding > 1 ? 1 : candidate.in_turn;
+    const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
+    return 1 + kIdle * (1 - part) / candidate.beside;
+  }
+  /// An owner has four lanes along the ring of owners and two for each leaf, a leaf two for each owner.
+  static uint32_t four_stage_lanes(size_t owners, size_t leaves, bool leaf) {
+    return static_cast<uint32_t>(leaf ? 2 * owners : (owners > 1 ? 4 : 0) + 2 * leaves);
+  }
+  static double smaller(double known, double chunk) { return known > 0 ? std::min(known, chunk) : chunk; }
+  static double ring_chunk(double fraction, size_t members, uint32_t k) {
+    return fraction / (static_cast<double>(members) * kBuilderDepth * k);
+  }
+  double addition_time(double fraction) const {
+    return job_.reduce_bytes_per_second > 0
+               ? fraction * static_cast<double>(job_.bytes) / job_.reduce_bytes_per_second
+               : 0;
+  }
+  static uint32_t segments_of(const PartialRing& ring, uint32_t pieces) {
+    const auto members = static_cast<uint32_t>(ring.order.size());
+    return tail_pieces(members, pieces) / (members * kBuilderDepth);
+  }
+
+  /// A ring's lanes run 2(p−1)K steps of `kBuilderDepth` chunks; a step takes no less than one chunk and its
+  /// latency.
+  double ring_steps(double fraction, size_t members, double capacity, uint32_t k) const {
+    const double n = static_cast<double>(members);
+    const double chunk = fraction / (n * kBuilderDepth * k);
+    const double alone = unit_ * chunk / capacity + job_.latency_s + addition_time(chunk);
+    const double step = unit_ * chunk * kBuilderDepth / capacity;
+    return k * ((2 * (n - 1) - 1) * std::max(alone, step) + step);
+  }
+  double ring_fill(double fraction, size_t members, uint32_t k) const {
+    const double chunk = fraction / (static_cast<double>(members) * kBuilderDepth * k);
+    return job_.latency_s + addition_time(chunk);
+  }
+  double four_stage_steps(double fraction, size_t owners, uint32_t k) const {
+    const double m = static_cast<double>(owners), chunk = fraction / (m * k);
+    return k * (m - 1) * (unit_ * chunk + job_.latency_s + addition_time(chunk));
+  }
+  /// What a lane waits for besides its bytes, from one operation of a stream to the next one's on the same
+  /// channels: a latency and an addition between each two of its steps.
+  double four_stage_waits(double fraction, size_t owners, uint32_t k) const {
+    const double m = static_cast<double>(owners);
+    return std::max(0.0, k * (m - 1) - 1) * (job_.latency_s + addition_time(fraction / (m * k)));
+  }
+  double ring_waits(double fraction, uint32_t k) const {
+    const double n = static_cast<double>(p_);
+    return (2 * (n - 1) * k - 1) * (job_.latency_s + addition_time(ring_chunk(fraction, p_, k)));
+  }
+  /// Latencies of one operation alone, on its longest path: around the owners twice, or once and to a leaf
+  /// and back.
+  static double four_stage_latencies(size_t owners, uint32_t k) {
+    const double m = static_cast<double>(owners);
+    return std::max(2 * m, m + 4) + (k - 1) * (m - 1);
+  }
+  /// The first segment goes through reduce-scatter before anything comes back, the last one through the way
+  /// back alone.
+  double pipeline_fill(const Candidate& candidate, uint32_t k) const {
+    const double steps = job_.outstanding > 1 ? 0 : candidate.steps_s;  // a stream's have queued_seconds()
+    return std::max({candidate.transfer_s, candidate.reduction_s, steps}) / k +
+           (static_cast<double>(p_) + 2) * job_.latency_s;
+  }
+  /// A chunk that is cut into fewer messages than there are NICs takes so many times as long as if all of
+  /// them had their share of it. Messages are one and a half times as large as the least one, on average.
+  double messages_in_turn(double chunk) const {
+    constexpr double kMessage = 1.5 * kLeastMessage;
+    const double all = 5.0 / 3 * static_cast<double>(job_.least_chunk_bytes);  // 1.5 messages of each NIC
+    return std::clamp(all / (chunk * static_cast<double>(job_.bytes)), 1.0, std::max(1.0, all / kMessage));
+  }
+
+  const Job& job_;
+  const std::vector<double>& c_;
+  const size_t p_;
+  const double unit_, least_;
+};
+
+}  // namespace
+
+bool queues(Algorithm algorithm) {
+  return algorithm == Algorithm::kDoubleTree || algorithm == Algorithm::kFourStage ||
+         algorithm == Algorithm::kMix;
+}
+
+Queued queued_seconds(const Candidate& candidate, uint32_t in_flight, uint32_t beside) {
+  const double busy = std::max(candidate.transfer_s, candidate.reduction_s);
+  return {closed_network(busy, candidate.in_turn, candidate.waits_s, beside),
+          closed_network(busy, candidate.in_turn, candidate.latencies_s, in_flight)};
+}
+
+Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves) {
+  const Predictor predictor(job);
+  switch (algorithm) {
+    case Algorithm::kRing:
+      break;
+    case Algorithm::kUnequalRing:
+      return predictor.unequal_ring(segments);
+    case Algorithm::kDoubleTree:
+      return predictor.tree(segments);
+    case Algorithm::kR2cclAllReduce:
+      return predictor.r2ccl(segments);
+    case Algorithm::kFourStage:
+      return predictor.four_stage(segments, leaves);
+    case Algorithm::kMix:
+      return predictor.mix(segments);
+  }
+  return predictor.ring(segments);
+}
+
+}  // namespace r2ccl::collective
