@@ -307,7 +307,9 @@ TEST(PlanAgreement, an_idle_engine_holds_at_its_next_operation) {
   now = 0.5;
   EXPECT_EQ(decisions.wait_for(3, {1, 0.5, 1}).from[size_t(Sequence::kEngine)], 2u);
   for (int rank = 0; rank < 3; ++rank) {
-    if (rank != 2) EXPECT_EQ(ranks[rank].view_for(1).value()->epoch, 0u) << rank;
+    if (rank != 2) {
+      EXPECT_EQ(ranks[rank].view_for(1).value()->epoch, 0u) << rank;
+    }
     EXPECT_EQ(ranks[rank].view_for(2).value()->epoch, 1u) << rank;
   }
 }
