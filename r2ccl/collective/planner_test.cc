@@ -218,6 +218,19 @@ TEST(Mix, attains_the_bound_for_any_capacities_of_few_values) {
   }
 }
 
+// Leaves of a mix make the operations of a stream wait for each other. One that is alone waits for none.
+TEST(Planner, takes_the_mix_for_one_operation_and_several_degraded_nodes) {
+  for (const size_t degraded : {2, 3, 4}) {
+    std::vector<double> c(2 * degraded, 1);
+    std::fill_n(c.begin(), degraded, 0.75);
+    Job job = job_of(c, 1 << 30);
+    job.least_chunk_bytes = 64 << 10;
+    EXPECT_EQ(chosen(job), Algorithm::kMix) << degraded;
+    EXPECT_LT(plan(job).value().candidates[plan(job).value().chosen].seconds,
+              1.05 * allreduce_bound(c) * double(job.bytes) / job.bytes_per_second);
+  }
+}
+
 TEST(Mix, has_the_fractions_of_one_degraded_node_in_closed_form) {
   for (const double p : {3.0, 4.0, 8.0, 64.0}) {
     for (const double x : {0.125, 0.25, 0.5}) {

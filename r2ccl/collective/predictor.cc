@@ -14,11 +14,13 @@ namespace {
 /// Candidate::in_turn of each leaf of a mix with a ring but one, if there are many owners, as simulated ports
 /// show it: the owners add a leaf's data behind that of the leaves before it, and the ring waits with them.
 constexpr double kPerLeaf = 0.35;
+constexpr uint32_t kMostLeaves = 3;  // of those that were simulated: more are taken for as many
 
 /// Mean value analysis of a closed network (Reiser and Lavenberg, JACM 1980): the time for each of
 /// `customers` that go around between `stations`, where they need `busy` in all at each, and elsewhere, where
 /// they spend `away` without being in each other's way.
 double closed_network(double busy, double stations, double away, uint32_t customers) {
+  if (!(stations * busy + away > 0)) return 0;
   double queue = 0, each = 0;
   for (uint32_t n = 1; n <= customers; ++n) {
     const double at_stations = stations * busy * (1 + queue);
@@ -165,9 +167,9 @@ class Predictor {
         result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));
       }
     }
-    if (best.parts[0].leaves.empty() && result.leaves > 1)
-      result.in_turn +=
-          kPerLeaf * (result.leaves - 1) * std::max(0.0, 1 - 2 / static_cast<double>(p_ - result.leaves));
+    if (job_.outstanding > 1 && best.parts[0].leaves.empty() && result.leaves > 1)
+      result.in_turn += kPerLeaf * (std::min(result.leaves, kMostLeaves) - 1) *
+                        std::max(0.0, 1 - 2 / static_cast<double>(p_ - result.leaves));
     result.lanes = *std::max_element(lanes.begin(), lanes.end());
     result.reduction_s = addition_time(added);
     result.fill_s = leafy ? pipeline_fill(result, k) : ring_fill(1, p_, k);
@@ -279,6 +281,7 @@ class Predictor {
   double messages_in_turn(double chunk) const {
     constexpr double kMessage = 1.5 * kLeastMessage;
     const double all = 5.0 / 3 * static_cast<double>(job_.least_chunk_bytes);  // 1.5 messages of each NIC
+    if (all <= 0 || job_.bytes == 0) return 1;
     return std::clamp(all / (chunk * static_cast<double>(job_.bytes)), 1.0, std::max(1.0, all / kMessage));
   }
 
