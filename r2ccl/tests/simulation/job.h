@@ -58,6 +58,7 @@ class Job {
   bool has_come_home() const { return has_come_home_; }
 
   Buffers& buffers() { return buffers_; }
+  const Buffers& buffers() const { return buffers_; }
   const std::vector<End>& ends() const { return ends_; }
   const End& sender(size_t channel) const { return ends_[2 * channel]; }
   const End& receiver(size_t channel) const { return ends_[2 * channel + 1]; }
