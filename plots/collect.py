@@ -211,6 +211,8 @@ MOST_STEPS = 10  # that have a row each
 
 def in_few_rows(steps):
     """A case that goes through types, operations and sizes has one row: what was wrong in all of it, and the largest error and size."""
+    if not steps:  # it ended before its first one, which must not vanish
+        return [{"step": "", "bytes": None, "wrong": [], "median_ms": None, "max_ms": None}]
     if len(steps) <= MOST_STEPS:
         return steps
     judged = [step for step in steps if not step.get("corrupt")]  # the others' wrong elements are meant

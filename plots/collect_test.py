@@ -200,9 +200,11 @@ class Collect(unittest.TestCase):
         case = {"case": "variants_chain", "ok": False, "nodes": 2, "mode": 3, "plan": [], "ends": [{"nccl": "2.28.9"}], "env": {}, "steps": steps}
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in ({"host": {"kernel": "Linux 6.1", "cpus": 2, "commit": "abc"}, "mbits": 2000, "date": "2026-01-02T00:00:00Z"}, case))
+            file.write(json.dumps({**case, "case": "dead", "steps": [], "ends": []}) + "\n")
         done = self.call("mode3", "m", path, "--command", "x")
         self.assertEqual(done.returncode, 0, done.stderr)
-        row, = read(self.folder, "nccl")
+        row, dead = read(self.folder, "nccl")
+        self.assertEqual([dead[key] for key in ("case", "as_expected", "step", "wrong")], ["dead", "0", "", "0"])
         self.assertEqual([row[key] for key in ("step", "bytes", "wrong", "median_ms", "max_ms", "relative_error")], ["12 steps", "44", "1", "", "11", "1.1e-07"])
 
     def test_matrix_cells_and_empty_fields_become_rows(self):
