@@ -17,8 +17,11 @@ void Splitter::set(std::span<const LaneShare> shares) {
   }
   for (size_t lane = 0; lane < lanes_; ++lane)
     small_share_[lane] = swift <= 0 ? share_[lane] : shares[lane].slow ? 0 : share_[lane] / swift;
-  const auto lanes_end = small_share_.begin() + lanes_;
-  tiny_lane_ = uint8_t(std::max_element(small_share_.begin(), lanes_end) - small_share_.begin());
+  // The first one unless another is to carry clearly more: channels with the same shares would else all
+  // choose the same NIC for the least difference.
+  tiny_lane_ = 0;
+  for (size_t lane = 1; lane < lanes_; ++lane)
+    if (small_share_[lane] > small_share_[tiny_lane_] + kSame) tiny_lane_ = uint8_t(lane);
 }
 
 size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces) {

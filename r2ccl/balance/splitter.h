@@ -26,10 +26,11 @@ struct LaneShare {
   bool slow = false;  ///< its rail takes longer for a message than others do
 };
 
+inline constexpr double kSame = 0.01;  ///< shares that differ by less count as the same
+
 /// Shares that differ hardly at all are left as they are: who is behind its share by less than a piece keeps
 /// that credit.
 inline bool alike(const LaneShare& a, const LaneShare& b) {
-  constexpr double kSame = 0.01;
   return std::abs(a.share - b.share) < kSame && a.slow == b.slow;
 }
 
@@ -57,7 +58,7 @@ inline Spread spread(std::span<const uint32_t> carriers, std::span<const LaneSha
 
 /// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
 /// pieces than that needs. Small messages are not cut and stay away from slow lanes: an operation waits for
-/// the last of them. The tiniest all travel on the lane with the largest share, and do not count: what they
+/// the last of them. The tiniest all travel on one lane, and do not count: what they
 /// cost is work of the CPU, which is least where the queues of one lane are used.
 class Splitter {
  public:

@@ -99,6 +99,8 @@ TEST(Splitter, the_tiniest_messages_stay_on_the_swift_lane_with_the_largest_shar
   for (const double bytes : carried) EXPECT_EQ(bytes, 250.0 * Splitter::kTiny);
   splitter.set(lanes({0.2, 0.5, 0.3}));
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny);
+  splitter.set(lanes({0.333, 0.334, 0.333}));
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "hardly less";
   splitter.set(std::vector<LaneShare>{{0.2, false}, {0.5, true}, {0.3, false}});
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny);
   splitter.set(std::vector<LaneShare>{{0.8, true}, {0.2, true}});

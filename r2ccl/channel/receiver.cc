@@ -239,8 +239,7 @@ inline void Receiver::look_for(uint64_t message, Owned owned) {
     drain(*active(), owned);
     return;
   }
-  // CTS entries and ACKs go over the active path, also where it brings no messages.
-  if (active()->posted - active()->completed > Path::kSendDepth / 2) drain(*active(), owned);
+  if (End::is_crowded(active()->posted - active()->completed, Path::kSendDepth)) drain(*active(), owned);
   arrivals_.look(beside.size() + 1, [&](size_t at) -> std::optional<uint64_t> {
     drain(at == 0 ? *active() : *beside[at - 1], owned);
     if (!receiving_.ledger.complete(message)) return std::nullopt;

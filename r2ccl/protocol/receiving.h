@@ -49,6 +49,9 @@ class ReceivingEndOf {
 
   /// A CTS entry is written where there is room for it and an ACK behind it.
   static constexpr uint32_t kRoomForCts = 2;
+  /// CTS entries and ACKs complete on the active path, also where lanes alone bring messages. Is it time to
+  /// look there, with so many under way of those that its queue holds?
+  static constexpr bool is_crowded(uint32_t under_way, uint32_t depth) { return under_way > depth / 2; }
   /// An ACK waits for a CTS entry to piggyback on while messages are open, and therefore tested for: for so
   /// many tests, and not when so many messages are to be confirmed.
   static constexpr uint32_t kTestsToWaitForCts = 16;

@@ -70,6 +70,15 @@ struct World {
   }
 };
 
+// With half of the queue free, what is posted until the next look finds room: a CTS entry and an ACK for each
+// message of the window.
+TEST(Room, the_active_path_is_looked_at_in_time) {
+  constexpr uint32_t kDepth = 320;
+  EXPECT_FALSE(End::is_crowded(kDepth / 2, kDepth));
+  EXPECT_TRUE(End::is_crowded(kDepth / 2 + 1, kDepth));
+  EXPECT_LE(kDepth / 2 + 2 * uint32_t(wire::kRingLines), kDepth);
+}
+
 TEST(Acks, are_due_at_once_when_nothing_more_is_open) {
   World w(2, 1);
   EXPECT_FALSE(w.end.ack_due(true)) << "it goes with the next CTS entry";

@@ -268,6 +268,87 @@ TEST(Lanes, tiny_messages_all_travel_on_one_lane) {
   EXPECT_LT(all - most, 400u) << "what is due to rounds, probes and paths that are opened";
 }
 
+/// Eight messages of 8 KiB come while nobody tests; then the first test of each must find it, whatever lane
+/// it came on. `reverse`: the last one is tested first.
+void find_at_once(Net& n, Channel* channel, const vhca::FabricHost& fabric, bool reverse) {
+  constexpr size_t kMessages = 8, kBytes = 8 << 10;
+  const auto come = [&] {
+    uint64_t messages = 0;
+    for (size_t nic = 1; nic < kNics; ++nic) messages += fabric.counters(0, nic).tx_messages;
+    return messages;
+  };
+  std::vector<uint8_t> buffer(kMessages * kBytes);
+  auto reg = n.reg(channel, buffer.data(), buffer.size());
+  ASSERT_TRUE(reg.ok());
+  const uint64_t before = come();
+  std::array<Request*, kMessages> open{};
+  for (size_t i = 0; i < kMessages; ++i)
+    open[i] = post_receive(n, channel, buffer.data() + i * kBytes, kBytes, *reg);
+  const auto until = Clock::now() + kPatience;
+  while (come() < before + kMessages && Clock::now() < until) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(50ms);
+  for (size_t k = 0; k < kMessages; ++k) {
+    const size_t i = reverse ? kMessages - 1 - k : k;
+    auto outcome = n.test(open[i]);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    EXPECT_TRUE(outcome->done) << "message " << i;
+    while (outcome.ok() && !outcome->done) outcome = n.test(open[i]);
+    EXPECT_EQ(buffer[i * kBytes], uint8_t(i + 1));
+  }
+}
+
+void send_eight(Net& n, Channel* channel) {
+  constexpr size_t kMessages = 8, kBytes = 8 << 10;
+  std::vector<uint8_t> buffer(kMessages * kBytes);
+  auto reg = n.reg(channel, buffer.data(), buffer.size());
+  ASSERT_TRUE(reg.ok());
+  std::array<Request*, kMessages> open{};
+  for (size_t i = 0; i < kMessages; ++i) {
+    std::fill_n(buffer.begin() + std::ptrdiff_t(i * kBytes), kBytes, uint8_t(i + 1));
+    while (!open[i]) {
+      auto request = n.isend(channel, buffer.data() + i * kBytes, kBytes, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      open[i] = *request;
+    }
+  }
+  for (Request* request : open)
+    for (bool done = false; !done;) {
+      auto outcome = n.test(request);
+      ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+      done = outcome->done;
+    }
+}
+
+// The watchdog looks at all lanes, too, after a silence: here it is patient.
+TEST(Lanes, a_test_finds_what_has_come_on_any_lane) {
+  const auto fabric = make_fabric(2, kNics);
+  Environment patient = kBalance;
+  patient["R2CC_SUSPECT_MS"] = "10000";
+  const Child receiver = start(fabric, 1, patient, [&](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* c) {
+      receive_rounds(n, c, link);
+      for (const bool reverse : {false, true, true, false}) find_at_once(n, c, fabric, reverse);
+    });
+  });
+  const Child sender = start(fabric, 0, patient, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* c) {
+      send_rounds(n, c, link);
+      for (int i = 0; i < 4; ++i) send_eight(n, c);
+    });
+  });
+  relay_handle(receiver, sender);
+  FaultingNet faulting_net(fabric);
+  faulting_net.start([](FaultingNet& s) {  // home stays dead, so that lanes are wanted
+    s.strike(0, 0);
+    std::this_thread::sleep_for(100us);
+  });
+  run_rounds(receiver, sender, until_all_carry(fabric, 0, sent(fabric), 16 << 20));
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 2);
+}
+
 TEST(Lanes, when_home_is_back_everything_returns_to_it) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);
