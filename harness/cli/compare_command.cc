@@ -86,7 +86,7 @@ int compare_command(const CompareArguments& arguments, const Console& console) {
     before = arguments.baseline.empty() ? read_samples(arguments.results.front())
                                         : read_baseline(arguments.baseline);
   if (!arguments.save.empty()) {
-    save_baseline(arguments.save, now, false);
+    save_baseline(arguments.save, now, false, console, nullptr);
     console.out << arguments.save << ": written, of " << now.name << "\n";
     warn_of_missing_samples(arguments.save, now, console);
   }

@@ -3,18 +3,24 @@
 // memory.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <utility>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/comparison_output.h"
 #include "harness/judge/fault_times.h"
 #include "harness/measure/testing/sample_result.h"
+#include "harness/report/file_lock.h"
 
 namespace r2bench {
 namespace {
@@ -194,6 +200,63 @@ TEST_F(Gate, adds_to_what_another_gate_has_saved_meanwhile) {
   EXPECT_EQ(content("alone.json").find("other"), std::string::npos);
   EXPECT_NE(content("b.json").find("other"), std::string::npos) << "the other gate's samples are lost";
   EXPECT_NE(content("b.json").find("nic_down"), std::string::npos);
+}
+
+// The two of a matrix of CI jobs end at the same time, on one file.
+TEST_F(Gate, keeps_the_samples_of_all_that_append_at_the_same_time) {
+  constexpr int kProcesses = 2, kChanges = 40;
+  std::ostringstream ignored;
+  const Console console{ignored, ignored};
+  std::vector<pid_t> processes;
+  for (int process = 0; process < kProcesses; ++process) {
+    processes.push_back(::fork());
+    if (processes.back() != 0) continue;
+    for (int change = 0; change < kChanges; ++change) {
+      SampleSet one;
+      one.modes.emplace_back().scenario = "nic_down" + std::to_string(process) + "-" + std::to_string(change);
+      one.modes[0].mode = "migrate";
+      one.modes[0].outcomes = {"ok"};
+      if (!save_baseline("b.json", one, true, console, nullptr)) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  for (const pid_t process : processes) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(read_baseline("b.json").modes.size(), size_t(kProcesses * kChanges));
+}
+
+/// The user presses Ctrl-C when this is printed.
+class InterruptedAt : public std::stringbuf {
+ public:
+  explicit InterruptedAt(std::string text) : text_(std::move(text)) {}
+
+ private:
+  int sync() override {
+    if (str().find(text_) != std::string::npos && !std::exchange(pressed_, true)) ::raise(SIGINT);
+    return 0;
+  }
+  std::string text_;
+  bool pressed_ = false;
+};
+
+TEST_F(Gate, that_waits_for_another_one_to_write_says_so_and_can_be_interrupted) {
+  std::ofstream("b.json") << "{}";
+  auto other = std::make_unique<FileLock>("b.json");
+  InterruptedAt printed("waiting for another r2bench that writes b.json\n");
+  std::ostream messages(&printed);
+  const std::vector<const char*> words{"r2bench", "gate",      "job.yaml", "--modes",
+                                       "migrate", "--repeats", "24",       "--save-baseline",
+                                       "b.json",  "--quiet",   "--out",    "result"};
+  EXPECT_EQ(r2bench_main(int(words.size()), words.data(), runner, Console{out, messages}), 130)
+      << printed.str();
+  EXPECT_EQ(content("b.json"), "{}");
+  EXPECT_NE(printed.str().find("b.json: not written; the results are in result/"), std::string::npos)
+      << printed.str();
+  EXPECT_TRUE(fs::exists("result/nic_down-run0-job0/result.json"));
+  EXPECT_TRUE(fs::exists(".b.json.r2bench-lock")) << "it has taken the lock away from its holder";
 }
 
 // They would share samples and folders: the second was refused when the first had been measured.

@@ -109,9 +109,14 @@ void check_baseline_writable(const fs::path& file) {
   }
 }
 
-SampleSet save_baseline(const fs::path& file, const SampleSet& set, bool append) {
+std::optional<SampleSet> save_baseline(const fs::path& file, const SampleSet& set, bool append,
+                                       const Console& console, const std::atomic<bool>* cancel) {
   make_folder(file.parent_path());
-  const FileLock lock(file);
+  const auto say = [&] {
+    console.err << "r2bench: waiting for another r2bench that writes " << file.string() << "\n" << std::flush;
+  };
+  const FileLock lock(file, {say, cancel});
+  if (lock.cancelled()) return std::nullopt;
   SampleSet saved;
   if (append && fs::exists(file)) saved = read_baseline(file);
   saved.add(set);

@@ -3,7 +3,9 @@
 // comparison is written.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +37,11 @@ SampleSet read_baseline(const std::string& file);
 /// Throws OutputError where save_baseline() could not write `file`; leaves everything as it was.
 void check_baseline_writable(const std::filesystem::path& file);
 /// Writes a baseline as a whole or not at all, and the folders above it. With `append`, what is in the file
-/// by then stays: of several processes that append at the same time, each one's samples are kept. Returns
-/// what was written. Throws OutputError, InputError.
-SampleSet save_baseline(const std::filesystem::path& file, const SampleSet& set, bool append);
+/// by then stays: of several processes that append at the same time, each one's samples are kept; one waits
+/// for the other, and says so. Returns what was written; nullopt: `cancel` (null: none) became true while it
+/// waited, and nothing was written. Throws OutputError, InputError.
+std::optional<SampleSet> save_baseline(const std::filesystem::path& file, const SampleSet& set, bool append,
+                                       const Console& console, const std::atomic<bool>* cancel);
 /// Says of which metrics the baseline has no sample: one that is measured later cannot be compared with it.
 void warn_of_missing_samples(const std::string& file, const SampleSet& set, const Console& console);
 

@@ -208,9 +208,14 @@ int gate_command(const GateArguments& arguments, const Runner& runner, const Con
   const SampleSet now = measurement.candidate(folder.path().string());
 
   if (!arguments.save.empty()) {
-    const SampleSet saved = save_baseline(arguments.save, now, arguments.append);
+    const auto saved = save_baseline(arguments.save, now, arguments.append, console, &signals.cancel());
+    if (!saved) {
+      console.err << "r2bench: " << arguments.save << ": not written; the results are in "
+                  << folder.path().string() << "/\n";
+      return kExitSignal + signals.caught();
+    }
     console.out << arguments.save << ": written\n";
-    warn_of_missing_samples(arguments.save, saved, console);
+    warn_of_missing_samples(arguments.save, *saved, console);
     for (const ComparisonRow& row : measurement.expectations())
       console.err << "r2bench: " << row.scenario << ": " << row.why << "\n";
     return measurement.expectations().empty() ? 0 : 2;

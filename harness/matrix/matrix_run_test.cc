@@ -56,7 +56,7 @@ TEST_F(MatrixRun, a_cell_whose_job_was_broken_off_has_not_failed) {
   });
   const CellRuns runs = run_cells(cells, options, nullptr, cancel);
   user.join();
-  EXPECT_EQ(runs.finished.size() + runs.not_run, 3u);
+  EXPECT_GE(runs.not_run, 1u);
   for (const CellRun& run : runs.finished)
     EXPECT_EQ(run.result.verdict, CellVerdict::kPass) << run.result.why;
   EXPECT_TRUE(fs::is_empty(root / "failed"));

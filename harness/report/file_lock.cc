@@ -7,9 +7,31 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLinksFollowed = 40;  // the kernel's own limit (path_resolution(7))
+constexpr int kMaxRemoved = 1000;   // times in a row that the holder removes the file before it can be locked
+constexpr int kMaxGone = 10;        // times in a row that it is removed before another user's can be opened
+constexpr std::chrono::milliseconds kPollInterval{20};
+
+/// The file to which `file` leads in the end, which need not exist.
+fs::path behind_links(fs::path file) {
+  std::error_code error;
+  for (int links = 0; links < kLinksFollowed && fs::is_symlink(file, error); ++links)
+    file = file.parent_path() / fs::read_symlink(file, error);
+  fs::path canonical = fs::weakly_canonical(file, error);
+  return error ? file : canonical;
+}
+
+}  // namespace
 
 int try_lock(int fd) {
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0)
@@ -17,23 +39,61 @@ int try_lock(int fd) {
   return 0;
 }
 
-bool has_name(int fd, const std::filesystem::path& path) {
+bool has_name(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
   return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino;
 }
 
-FileLock::FileLock(const std::filesystem::path& file)
-    : path_(file.parent_path() / ("." + file.filename().string() + ".r2bench-lock")) {
-  for (;;) {
-    descriptor_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
+bool is_still_there(int fd, const fs::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return has_name(fd, path) || (::fstat(fd, &opened) == 0 && opened.st_nlink > 0 &&
+                                ::lstat(path.c_str(), &named) == 0 && S_ISREG(named.st_mode));
+}
+
+FileLock::FileLock(const fs::path& file, const LockWait& wait) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;
+  const fs::path behind = behind_links(file);
+  path_ = behind.parent_path() / ("." + behind.filename().string() + ".r2bench-lock");
+  for (int removed = 0; removed < kMaxRemoved; ++removed) {
+    descriptor_ = open_file();
     if (descriptor_ < 0) return;
-    int locked = 0;
-    do locked = ::flock(descriptor_, LOCK_EX);
-    while (locked != 0 && errno == EINTR);
-    if (locked != 0 || has_name(descriptor_, path_)) return;
+    const bool locked = lock(wait);
+    if (cancelled_) break;
+    if (!locked || is_still_there(descriptor_, path_)) return;
     ::close(std::exchange(descriptor_, -1));  // its holder has removed it
+  }
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+int FileLock::open_file() const {
+  for (int removed = 0; removed < kMaxGone; ++removed) {
+    const int own = ::open(path_.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (own >= 0 || errno != EACCES) return own;
+    // Another user's can be locked all the same, but not written; nor opened with O_CREAT in some folders.
+    const int others = ::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (others >= 0 || errno != ENOENT) return others;
+  }
+  return -1;
+}
+
+bool FileLock::lock(const LockWait& wait) {
+  for (;;) {
+    const int error = try_lock(descriptor_);
+    if (error != EWOULDBLOCK) return error == 0;
+    if (wait.begins && !std::exchange(told_, true)) wait.begins();
+    cancelled_ = wait.cancel && *wait.cancel;
+    if (cancelled_) return false;
+    if (wait.cancel)  // a signal just before a blocking call would not end it
+      std::this_thread::sleep_for(kPollInterval);
+    else if (::flock(descriptor_, LOCK_EX) == 0)
+      return true;
+    else if (errno != EINTR)
+      return false;
   }
 }
 

@@ -3,7 +3,9 @@
 // them back whatever their holder dies of.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
 
 namespace r2bench {
 
@@ -15,18 +17,40 @@ int try_lock(int fd);
 /// removes or renames it, that stays true while it is locked.
 bool has_name(int fd, const std::filesystem::path& path);
 
+/// As has_name(), for a file of which it is known that nobody renames it, but that its holder may have
+/// removed. It is true also on file systems whose inode numbers change from one look to the next.
+bool is_still_there(int fd, const std::filesystem::path& path);
+
+/// How somebody waits for a FileLock.
+struct LockWait {
+  std::function<void()> begins;               ///< called once, if somebody else has the lock
+  const std::atomic<bool>* cancel = nullptr;  ///< true: wait no longer
+};
+
 /// One process at a time has the lock of a file: it reads it, and writes what it has made of it. It is held
-/// on .NAME.r2bench-lock beside it, which is there only as long as somebody has or wants it.
+/// on .NAME.r2bench-lock beside it, which is there only as long as somebody has or wants it. Links to the
+/// file are followed.
 class FileLock {
  public:
-  /// Waits for it. There is none where the folder cannot be written or the file system knows no locks.
-  explicit FileLock(const std::filesystem::path& file);
+  /// Waits for it. There is none where the folder cannot be written, the file system knows no locks, or
+  /// `file` is no regular file (a pipe, a device).
+  explicit FileLock(const std::filesystem::path& file, const LockWait& wait = {});
   ~FileLock();
   FileLock(const FileLock&) = delete;
 
+  /// Whether wait.cancel ended the wait: somebody else has the lock.
+  bool cancelled() const { return cancelled_; }
+
  private:
+  /// Opens path_, of this or of another user; -1: it cannot be opened.
+  int open_file() const;
+  /// Locks the open file. Returns false where it cannot be locked, or the wait was cancelled.
+  bool lock(const LockWait& wait);
+
   std::filesystem::path path_;
   int descriptor_ = -1;
+  bool told_ = false;  ///< that somebody else has it
+  bool cancelled_ = false;
 };
 
 }  // namespace r2bench

@@ -52,7 +52,7 @@ int PartFile::make() {
   descriptor_ = ::open(path_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
   if (descriptor_ < 0) return errno;
   // Another writer can have taken it for stale before it was locked.
-  if (try_lock(descriptor_) != EWOULDBLOCK && has_name(descriptor_, path_)) return 0;
+  if (try_lock(descriptor_) != EWOULDBLOCK && is_still_there(descriptor_, path_)) return 0;
   ::close(std::exchange(descriptor_, -1));
   return EEXIST;
 }
