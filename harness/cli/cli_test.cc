@@ -103,7 +103,7 @@ TEST_F(Program, first_day_names_a_folder_that_it_cannot_make) {
       words.insert(words.end(), what.begin(), what.end());
       EXPECT_EQ(call(words), kExitUsage) << out_folder << " " << what[0];
       EXPECT_NE(err.str().find(out_folder), std::string::npos) << err.str();
-      EXPECT_TRUE(err.str().ends_with(": Not a directory\n")) << err.str();
+      EXPECT_TRUE(err.str().ends_with(": Not a directory; choose another folder with --out\n")) << err.str();
       EXPECT_EQ(err.str().find("internal"), std::string::npos) << err.str();
     }
 }

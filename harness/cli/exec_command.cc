@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <ostream>
 #include <system_error>
 
@@ -17,6 +16,9 @@
 #include "harness/exec/witness_story.h"
 #include "harness/launch/marked_processes.h"
 #include "harness/launch/process.h"
+#include "harness/report/report.h"
+#include "harness/report/whole_file.h"
+#include "harness/run/runner.h"
 
 namespace r2bench {
 namespace {
@@ -40,16 +42,19 @@ std::map<std::string, std::string> environment_of(const Membership& membership, 
 
 /// Takes back what the command armed, and says what it did. Never changes the exit status.
 void end_plan(Membership& membership, const ExecArguments& arguments, const std::vector<uint32_t>& ids,
-              std::ofstream& witness, const Console& console) {
+              const Console& console) {
   try {
     const nlohmann::json story = collect_story(membership.holder, arguments.name, ids);
     for (const uint32_t id : ids) ask(membership.holder, {{"type", "remove"}, {"id", id}});
     console.err << "r2bench: what the faults of " << arguments.plan << " did:\n";
     tell(story, kEffectsTold, console.err);
-    if (witness.is_open() && !(witness << story.dump(2) << "\n" << std::flush))
-      console.err << "r2bench: " << arguments.witness << " could not be written\n";
+    if (!arguments.witness.empty()) write_file(arguments.witness, story.dump(2) + "\n");
   } catch (const ControlError& error) {
     console.err << "r2bench: the effects of the faults cannot be listed: " << error.what() << "\n";
+  } catch (const OutputError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
+  } catch (const UsageError& error) {  // a run has meanwhile written its files there
+    console.err << "r2bench: " << error.what() << "\n";
   }
 }
 
@@ -61,21 +66,19 @@ int exec_command(const ExecArguments& arguments, const Console& console) {
         "nothing to run; write the program after '--', such as: r2bench exec --node node0 -- ib_write_bw");
   if (!arguments.witness.empty() && arguments.plan.empty())
     throw UsageError("--witness needs --plan: it lists the effects of the plan's faults");
+  if (!arguments.witness.empty()) {
+    refuse_file_of_run(arguments.witness);
+    check_writable(arguments.witness);
+  }
   const std::string lib_dir = (program_prefix() / "lib").string();
   if (::access(injector_library(lib_dir).c_str(), R_OK) != 0)
     throw UsageError("the injector is missing: there is no " + injector_library(lib_dir) +
                      "; build it first");
   std::string plan;
-  std::ofstream witness;
   if (!arguments.plan.empty()) {
     plan = read_file(arguments.plan);
     faultinject::parse_plan(plan, arguments.plan);  // before anything is started
   }
-  if (!arguments.witness.empty()) {
-    witness.open(arguments.witness);
-    if (!witness) throw UsageError(arguments.witness + ": cannot be written");
-  }
-
   const std::string program = fs::path(arguments.command.front()).filename().string();
   Membership membership;
   try {
@@ -108,7 +111,7 @@ int exec_command(const ExecArguments& arguments, const Console& console) {
     console.err << "r2bench: " << error.what() << "\n";
     status = error.code().value() == ENOENT ? kExitNotFound : kExitNotExecuted;
   }
-  if (!ids.empty()) end_plan(membership, arguments, ids, witness, console);
+  if (!plan.empty()) end_plan(membership, arguments, ids, console);
   leave(membership);
   return status;
 }

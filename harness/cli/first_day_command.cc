@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -34,21 +35,38 @@ namespace fs = std::filesystem;
 using Risk = FirstDayStep::Risk;
 
 constexpr std::chrono::hours kStepLimit{3};
+constexpr const char* kAnotherFolder = "; choose another folder with --out";
+
+void make_day_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error && !fs::is_directory(folder)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) throw UsageError(folder.string() + ": cannot be made: " + error.message() + kAnotherFolder);
+}
 
 /// Of two that ran the same steps, each would take the other's folders for those of an earlier try.
+/// The steps have it open, too: the folder stays locked while anything of one lives, whatever this process
+/// dies of.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder) {
-    fs::create_directories(folder);
+    make_day_folder(folder);
     descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor_ < 0) throw UsageError(folder.string() + ": cannot be read: " + std::strerror(errno));
-    if (try_lock(descriptor_) != EWOULDBLOCK) return;
+    if (descriptor_ < 0)
+      throw UsageError(folder.string() + ": cannot be read: " + std::strerror(errno) + kAnotherFolder);
+    const bool is_taken = try_lock(descriptor_) == EWOULDBLOCK;
+    if (!is_taken && ::faccessat(descriptor_, ".", W_OK, AT_EACCESS) == 0) return;
+    const int error = errno;
     ::close(descriptor_);
-    throw UsageError(folder.string() +
-                     ": another r2bench doctor --first-day works in this folder; wait for its end, or take "
-                     "another --out");
+    if (!is_taken)
+      throw UsageError(folder.string() + ": cannot be written: " + std::strerror(error) + kAnotherFolder);
+    throw UsageError(
+        folder.string() +
+        ": another r2bench doctor --first-day works in this folder, or a step of one still runs; "
+        "wait for its end, or take another --out");
   }
   ~FolderLock() { ::close(descriptor_); }
+  int descriptor() const { return descriptor_; }
   FolderLock(const FolderLock&) = delete;
 
  private:
@@ -77,11 +95,12 @@ class StepRecord {
     return found == states_.end() ? "" : found->second;
   }
   void write(const std::string& step, const std::string& state, const std::string& text) {
-    fs::create_directories(folder_);
+    make_day_folder(folder_);
     std::ofstream file(folder_ / "steps.jsonl", std::ios::app);
     file << nlohmann::json{{"step", step}, {"state", state}, {"text", text}, {"at", utc_now()}}.dump()
          << "\n";
-    if (!file.flush()) throw UsageError((folder_ / "steps.jsonl").string() + " cannot be written");
+    if (!file.flush())
+      throw UsageError((folder_ / "steps.jsonl").string() + ": cannot be written" + kAnotherFolder);
     states_[step] = state;
   }
 
@@ -207,15 +226,16 @@ void set_aside(const fs::path& out, const fs::path& log) {
 
 /// Its new state.
 std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, StepRecord& record,
-                      const Signals& signals, const Console& console) {
+                      const Signals& signals, const FolderLock& lock, const Console& console) {
   const fs::path out = folder_of(step, arguments);
   const std::string set = assignments(variables(step, arguments, out));
   const std::string log = out.string() + ".log";  // beside it: `run --out` wants an empty folder
   set_aside(out, log);
-  fs::create_directories(out);
+  make_day_folder(out);
   console.out << "    " << step.command << "\n" << std::flush;
-  const ShellResult result = run_shell(set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1",
-                                       kStepLimit, {}, [&] { return signals.caught(); });
+  const ShellResult result = run_shell(
+      set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1", kStepLimit, {},
+      [&] { return signals.caught(); }, lock.descriptor());
   const bool interrupted = signals.caught() != 0;
   // A verdict of fail or unknown is a finding, which is what the day is for; it is sent back like a pass.
   const bool ran = result.exit_code <= 2 && !interrupted;
@@ -266,7 +286,7 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
       } else if (const std::string why = obstacle(step, arguments); !why.empty()) {
         console.out << "    waits: " << why << "\n";
       } else {
-        state = carry_out(step, arguments, record, signals, console);
+        state = carry_out(step, arguments, record, signals, *lock, console);
         if (signals.caught() != 0) return kExitSignal + signals.caught();
       }
     }

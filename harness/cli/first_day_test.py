@@ -4,6 +4,7 @@
 
     first_day_test.py R2BENCH      exit status 77: this machine has RDMA devices, on which the steps would run
 """
+import fcntl
 import json
 import os
 import signal
@@ -76,6 +77,76 @@ class FirstDayTest(unittest.TestCase):
         for earlier, later in (("preflight", "no_fault"), ("no_fault", "nic_down"), ("nic_down", "real_link_down"),
                                ("gpu_memory", "real_link_down"), ("real_link_down", "real_pcie_remove"), ("real_pcie_remove", "reboot")):
             self.assertLess(names.index(earlier), names.index(later), f"{earlier}, {later}")
+
+    def slow_step(self):
+        """A --run whose step `pci`, sent a signal, cleans up until the file `go` is there; the folder of the step's files."""
+        programs = os.path.join(os.path.dirname(self.out), "programs")
+        os.mkdir(programs)
+        for name in ("lspci", "setpci"):
+            with open(os.path.join(programs, name), "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\ncd '{programs}'\ntrap 'touch told; while ! [ -e go ]; do sleep 0.1; done; touch cleaned; exit' HUP INT TERM\n"
+                           "touch started; while :; do sleep 0.1; done\n")
+            os.chmod(os.path.join(programs, name), 0o755)
+        for step in ("preflight", "topology"):
+            self.first_day("--skip", step)
+        run = subprocess.Popen([r2bench, "doctor", "--first-day", "--out", self.out, "--run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, env=dict(os.environ, PATH=programs + ":/usr/bin:/bin", NO_COLOR="1"),
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+        self.addCleanup(run.stdout.close)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        self.addCleanup(lambda: open(os.path.join(programs, "go"), "w", encoding="utf-8").close())
+        self.assertTrue(eventually(lambda: os.path.exists(os.path.join(programs, "started"))))
+        return run, programs
+
+    def test_a_step_that_cleans_up_is_waited_for(self):
+        for signals in ("HUP", "TERM"):
+            with self.subTest(signals):
+                self.setUp()
+                run, files = self.slow_step()
+                run.send_signal(getattr(signal, "SIG" + signals))
+                self.assertTrue(eventually(lambda: os.path.exists(os.path.join(files, "told"))))
+                time.sleep(0.5)  # in which it would end
+                self.assertIsNone(run.poll())
+                with open(os.path.join(files, "go"), "w", encoding="utf-8"):
+                    pass
+                out, _ = run.communicate(timeout=60)
+                self.assertEqual(run.returncode, 128 + getattr(signal, "SIG" + signals), out)
+                self.assertTrue(os.path.exists(os.path.join(files, "cleaned")), out)
+                self.assertEqual(self.states()["pci"], "failed")
+
+    def test_no_other_run_begins_while_anything_of_a_step_lives(self):
+        run, files = self.slow_step()
+        run.send_signal(signal.SIGINT)
+        self.assertTrue(eventually(lambda: os.path.exists(os.path.join(files, "told"))))
+        run.send_signal(signal.SIGINT)  # the second one ends r2bench at once
+        self.assertEqual(run.wait(60), -signal.SIGINT)
+        second = self.first_day("--run")
+        self.assertEqual(second.returncode, 64, second.stdout)
+        self.assertIn("or a step of one still runs", second.stderr)
+        self.assertFalse(os.path.exists(os.path.join(files, "cleaned")))
+        with open(os.path.join(files, "go"), "w", encoding="utf-8"):
+            pass
+
+        def is_free():
+            folder = os.open(self.out, os.O_RDONLY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(folder)
+            return True
+        self.assertTrue(eventually(is_free))
+        self.assertTrue(os.path.exists(os.path.join(files, "cleaned")))
+
+    def test_a_folder_that_cannot_be_is_told_with_the_way_out(self):
+        with open(self.out, "w", encoding="utf-8"):
+            pass
+        for words in (["--run"], ["--skip", "preflight"]):
+            made = self.first_day(*words)
+            self.assertEqual(made.returncode, 64, made.stdout)
+            self.assertRegex(made.stderr, r"first_day: cannot be .*; choose another folder with --out")
 
     def test_a_step_ends_with_ctrl_c_and_no_second_one_runs_beside_it(self):
         programs = os.path.join(os.path.dirname(self.out), "programs")

@@ -189,6 +189,8 @@ void add_drift(const SampleSet& baseline, const SampleSet& now, const Thresholds
 }  // namespace
 
 int gate_command(const GateArguments& arguments, const Runner& runner, const Console& console) {
+  for (const std::string& named : arguments.scenarios)
+    if (!arguments.reference.empty()) refuse_pipe(find_scenario(named), "gate with a --reference");
   const std::vector<Scenario> scenarios = load_all(arguments, arguments.load);
   const std::vector<Scenario> references = load_references(arguments);
   SampleSet baseline;

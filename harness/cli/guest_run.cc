@@ -27,7 +27,7 @@ std::string program_path() { return fs::read_symlink("/proc/self/exe").string();
 std::vector<std::string> inner_command(const RunArguments& arguments, const fs::path& out) {
   std::vector<std::string> words = {program_path(), "run"};
   for (const std::string& named : arguments.scenarios)
-    words.push_back(fs::absolute(find_scenario(named)).string());
+    words.push_back(fs::canonical(find_scenario(named)).string());  // in there /dev/stdin is another file
   const auto option = [&](const std::string& name, const std::string& value) {
     words.push_back(name);
     words.push_back(value);

@@ -28,6 +28,14 @@ void refuse_file_of_run(const fs::path& file) {
                      " of a run, which is never overwritten; choose another name");
 }
 
+void refuse_pipe(const fs::path& file, const std::string& what) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
+    throw UsageError(file.string() + ": is no regular file, and " + what +
+                     " reads it more than once; save it in a file and name that");
+}
+
 std::string read_file(const fs::path& file) {
   try {
     std::string text = read_input(file);

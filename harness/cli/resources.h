@@ -20,6 +20,9 @@ std::filesystem::path share_or_throw();  ///< throws UsageError where there is n
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);
 
+/// For `what` ("plot"), which reads `file` more than once, as it can no pipe. Throws UsageError where it is
+/// there and neither a regular file nor a folder.
+void refuse_pipe(const std::filesystem::path& file, const std::string& what);
 /// As read_input(). Throws UsageError, also where it is empty.
 std::string read_file(const std::filesystem::path& file);
 /// A mistake in the name of an output must not cost what was measured: throws UsageError where `file` is one

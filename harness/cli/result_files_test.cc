@@ -238,7 +238,8 @@ TEST_F(ResultFiles, the_files_of_a_run_are_never_overwritten) {
         {"export", "a", "--format", "nccl-tests", "--out", "a/result.json"},
         {"compare", "a", "--save-baseline", "a/result.json"},
         {"gate", "nic_down.yaml", "--save-baseline", "a/result.json"},
-        {"compare", "a", "a", "--out", "a"}}) {
+        {"compare", "a", "a", "--out", "a"},
+        {"exec", "--node", "node0", "--plan", "nic_down.yaml", "--witness", "a/result.json", "--", "true"}}) {
     EXPECT_EQ(call(words), 64) << words[0] << words.back();
     EXPECT_NE(err.str().find(" of a run, which is never overwritten; "), std::string::npos) << err.str();
   }

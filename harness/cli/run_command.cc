@@ -39,8 +39,8 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     if (const auto status = serve_instead(arguments, console)) return *status;
   std::vector<Scenario> scenarios = load_all(arguments);
   if (!arguments.dry_run) check_leave(arguments, scenarios);
-  if (wants_rxe(arguments, scenarios) && !rxe_is_here() && !arguments.dry_run &&
-      arguments.launcher == "local")
+  if (!rxe_is_here() && !arguments.dry_run && arguments.launcher == "local" &&
+      wants_rxe(arguments, scenarios))
     return run_scenarios_in_guest(arguments, scenarios, console);
   const Signals signals;
   uint64_t measured = 0;

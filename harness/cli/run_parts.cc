@@ -217,9 +217,13 @@ void check_leave(const RunArguments& arguments, const std::vector<Scenario>& sce
 }
 
 bool wants_rxe(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
-  return std::any_of(scenarios.begin(), scenarios.end(), [&](const Scenario& scenario) {
+  const bool wanted = std::any_of(scenarios.begin(), scenarios.end(), [&](const Scenario& scenario) {
     return arguments.fabric.empty() ? scenario.fabric.kind == FabricKind::kRxe : arguments.fabric == "rxe";
   });
+  if (wanted)
+    for (const std::string& named : arguments.scenarios)
+      refuse_pipe(find_scenario(named), "a run on soft RoCE");
+  return wanted;
 }
 
 void adapt(Scenario& scenario, const RunArguments& arguments, const std::function<uint64_t()>& payload) {

@@ -19,7 +19,8 @@ std::vector<Scenario> load_all(const RunArguments& arguments);
 /// UsageError.
 void check_leave(const RunArguments& arguments, const std::vector<Scenario>& scenarios);
 
-/// Whether any of them runs on soft RoCE.
+/// Whether any of them runs on soft RoCE, and so in a guest, which reads the files again. Throws UsageError
+/// if it does and `arguments` name a pipe.
 bool wants_rxe(const RunArguments& arguments, const std::vector<Scenario>& scenarios);
 
 /// The fabric that the command line wants, and what a slow one makes of the scenario. `payload`: what soft

@@ -83,6 +83,7 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
   int status = 0;
   for (const std::string& named : files) {
     const fs::path file = fs::path(named).extension() == ".json" ? fs::path(named) : find_scenario(named);
+    if (file.extension() == ".json") refuse_pipe(file, "validate");
     if (file.extension() != ".json") {
       try {
         const size_t count = load_scenarios(file.string()).size();
@@ -170,6 +171,7 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
     const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
     if (!fs::exists(file))
       throw UsageError(file.string() + ": no such file; give a result.json or the folder of a run");
+    refuse_pipe(file, "plot");  // its script opens the file again
     check_plottable(read_json_file(file), file);
     fs::path folder = out.empty() ? file.parent_path() : fs::path(out);
     if (folder.empty()) folder = ".";

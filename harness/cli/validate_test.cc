@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `validate` and files that are damaged, from the command line to the exit status.
+// `validate`, files that are damaged, and pipes as inputs, from the command line to the exit status.
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "harness/cli/testing/program_fixture.h"
 
@@ -9,6 +13,7 @@ namespace r2bench {
 namespace {
 
 using Validate = ProgramTest;
+using Inputs = ProgramTest;
 
 TEST_F(Validate, accepts_the_stored_run) {
   const std::string stored = std::string(R2BENCH_SOURCE_DIR) + "/results/reference/nic_down/result.json";
@@ -126,6 +131,29 @@ TEST_F(Validate, finds_what_does_not_fit) {
   EXPECT_NE(err.str().find("old.json: schema_version 1, and this r2bench knows 2 only: in version 1"),
             std::string::npos)
       << err.str();
+}
+
+// What is read once from a pipe is gone: plot's script waited for a second writer for minutes.
+TEST_F(Inputs, are_no_pipes_for_what_reads_them_more_than_once) {
+  for (const char* pipe : {"pipe", "pipe.json"}) ASSERT_EQ(::mkfifo(pipe, 0600), 0);
+  for (const std::vector<const char*>& words : {std::vector<const char*>{"plot", "pipe", "--out", "figures"},
+                                                {"validate", "pipe.json"},
+                                                {"gate", "pipe", "--reference", "seed=1"}}) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(call(words), 64) << words[0];
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << words[0];
+    EXPECT_NE(err.str().find(": is no regular file, and " + std::string(words[0])), std::string::npos)
+        << err.str();
+  }
+  std::thread writer([] { std::ofstream("pipe") << sample_scenario().source_text; });
+  EXPECT_EQ(call({"run", "--fabric", "rxe", "pipe", "--no-plot"}), 64);
+  writer.join();
+  EXPECT_NE(err.str().find("pipe: is no regular file, and a run on soft RoCE reads it more than once"),
+            std::string::npos)
+      << err.str();
+  std::thread again([] { std::ofstream("pipe") << sample_scenario().source_text; });
+  EXPECT_EQ(call({"run", "pipe", "--no-plot", "--out", "result"}), 0) << err.str();
+  again.join();
 }
 
 }  // namespace

@@ -56,6 +56,18 @@ TEST_F(Exec, port_down_makes_ib_write_bw_fail_and_leaves_a_witness) {
   one.status();  // it notices, or has its time out: both are its own affair
 }
 
+TEST_F(Exec, an_older_witness_stays_until_the_program_has_ended) {
+  const std::string plan = file("plan.yaml", "- {at: {time: 1 h}, target: node0/nic0, kind: port_down}\n");
+  const std::string witness = file("witness.json", "older\n");
+  Command& refused = exec({"--node", "node9", "--plan", plan, "--witness", witness}, {"true"});
+  EXPECT_EQ(refused.status(), 64) << refused.output();
+  EXPECT_EQ(contents(witness), "older\n");
+  const Words options = {"--node", "node0", "--plan", plan, "--witness", witness};
+  Command& reads = exec(options, {"grep", "-q", "older", witness});
+  EXPECT_EQ(reads.status(), 0) << reads.output();
+  EXPECT_EQ(nlohmann::json::parse(contents(witness))["faults"].size(), 1u) << contents(witness);
+}
+
 TEST_F(Exec, inject_adds_lists_and_heals_under_a_running_program) {
   FAIL_UNLESS_INSTALLED("ib_write_bw", "perftest");
   const Words write_bw = {"ib_write_bw", "-d", "vhca0", "-x", "1", "-D", "4", "-F"};

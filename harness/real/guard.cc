@@ -98,7 +98,8 @@ bool holds(const Probe& probe, std::chrono::milliseconds limit, std::string& sai
       const ShellResult result = run_shell_or_tell(probe.of, limit);
       const bool answers = result.started && !result.late && result.exit_code <= kLastNo;
       said = answers ? "`" + probe.of + "` ended with " + std::to_string(result.exit_code)
-                     : "the check `" + probe.of + "` could not run: it " + ending(result);
+                     : "the check `" + probe.of + "` could not run: it " + ending(result) +
+                           "; a check ends with 0 if the port is cut, with 1 to 123 if it is not";
       return answers && (result.exit_code == 0) == (probe.kind == Probe::Kind::kSucceeds);
     }
   }

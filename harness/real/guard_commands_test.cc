@@ -80,6 +80,9 @@ TEST_F(GuardTest, a_check_that_could_not_run_says_neither_that_it_is_cut_nor_tha
       EXPECT_FALSE(answer["ok"]) << answer;
       const std::string said = answer["said"];
       EXPECT_NE(said.find("the check `" + check + "` could not run: it " + told), std::string::npos) << said;
+      EXPECT_NE(said.find("; a check ends with 0 if the port is cut, with 1 to 123 if it is not"),
+                std::string::npos)
+          << said;
     }
   }
   for (const char* check : {"exit 1", "exit 123"}) {  // these are answers

@@ -11,6 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 
 #include "harness/base/children.h"
@@ -22,6 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kStatusLost = 127, kNotStarted = 127;
+constexpr std::chrono::milliseconds kBetweenLooks{20};  // each goes through /proc
 
 struct Attributes {
   posix_spawnattr_t value;
@@ -36,7 +40,24 @@ struct Attributes {
   }
 };
 
-pid_t start(const std::string& command, int output) {
+/// Whether any process of the group lives. One that has ended is of the group until its parent has waited for
+/// it, which nobody does where the machine's process 1 does not.
+bool group_lives(pid_t group) {
+  if (kill(-group, 0) != 0 && errno == ESRCH) return false;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    if (!std::getline(file, text, '\0') || text.rfind(')') == text.npos) continue;
+    std::istringstream rest(text.substr(text.rfind(')') + 1));  // behind the name: state, parent, group
+    char state = 0;
+    pid_t parent = 0, its = 0;
+    if (rest >> state >> parent >> its && its == group && state != 'Z' && state != 'X') return true;
+  }
+  return false;
+}
+
+pid_t start(const std::string& command, int output, int inherited) {
   Attributes attributes;
   sigset_t defaults, none;
   sigemptyset(&none);
@@ -50,6 +71,8 @@ pid_t start(const std::string& command, int output) {
   posix_spawn_file_actions_addopen(&attributes.actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&attributes.actions, output, 1);
   posix_spawn_file_actions_adddup2(&attributes.actions, output, 2);
+  if (inherited >= 0)  // onto itself: it is no longer closed by exec
+    posix_spawn_file_actions_adddup2(&attributes.actions, inherited, inherited);
   const char* words[] = {"/bin/sh", "-c", command.c_str(), nullptr};
   pid_t child = -1;
   const int error = posix_spawn(&child, words[0], &attributes.actions, &attributes.value,
@@ -61,7 +84,8 @@ pid_t start(const std::string& command, int output) {
 }  // namespace
 
 ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
-                      const std::function<void()>& meanwhile, const std::function<int()>& caught) {
+                      const std::function<void()>& meanwhile, const std::function<int()>& caught,
+                      int inherited) {
   keep_exit_statuses();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
@@ -69,7 +93,7 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
   ShellResult result;
   pid_t child = -1;
   try {
-    child = start(command, ends[1]);
+    child = start(command, ends[1], inherited);
   } catch (...) {
     close(ends[0]);
     close(ends[1]);
@@ -85,8 +109,17 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
         result.cut = true;
   };
   auto deadline = Clock::now() + limit;
+  auto next_look = Clock::now();
   int status = 0;
-  for (bool killed = false, told = false;;) {
+  bool killed = false, told = false, shell_ended = false;
+  // The shell dies of the signal at once; what it started may have to clean up.
+  const auto group_has_ended = [&] {
+    if (!told || killed) return true;
+    if (Clock::now() < next_look) return false;
+    next_look = Clock::now() + kBetweenLooks;
+    return !group_lives(child);
+  };
+  for (;;) {
     read_some();
     if (meanwhile) meanwhile();
     if (const int signal = caught && !told ? caught() : 0; signal != 0) {
@@ -94,8 +127,9 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
       told = true;
       deadline = std::min(deadline, Clock::now() + kSignalGrace);
     }
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child) {
+    const pid_t ended = shell_ended ? child : waitpid(child, &status, WNOHANG);
+    shell_ended = ended == child;
+    if (shell_ended && group_has_ended()) {
       result.late = killed;
       result.exit_code = killed ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       break;

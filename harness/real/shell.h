@@ -25,9 +25,12 @@ struct ShellResult {
 /// Waits for its end, at most `limit`; then it is killed with all that it started. `meanwhile` is called
 /// about every 200 µs until then. Needs no thread and keeps no descriptor; SIGPIPE, SIGINT, SIGTERM, SIGHUP
 /// and SIGCHLD are the command's defaults. `caught` is asked as often: the first number other than 0 is a
-/// signal for the command and all that it started; what has not ended kSignalGrace later is killed.
+/// signal for the command and all that it started, whose end is then waited for; what has not ended
+/// kSignalGrace later is killed. What leaves the command's process group (setsid) gets no signal.
+/// `inherited`: a descriptor that the command and all that it starts have open, too.
 ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
-                      const std::function<void()>& meanwhile = {}, const std::function<int()>& caught = {});
+                      const std::function<void()>& meanwhile = {}, const std::function<int()>& caught = {},
+                      int inherited = -1);
 /// For a caller that has to go on: where run_shell() throws std::system_error, because no pipe or process can
 /// be made, this is a command that has failed.
 ShellResult run_shell_or_tell(const std::string& command, std::chrono::milliseconds limit,
