@@ -67,37 +67,33 @@ class Plan(unittest.TestCase):
         self.assertAlmostEqual(degraded, 2000)
         self.assertAlmostEqual(matrix.limits(CASES["eighth_mode3"], ARGUMENTS, 1_000_000_000)[2], 1500 / 0.875)
 
-    def test_more_nics_share_the_rate_of_a_node(self):
+    def commands_of(self, name, **more):
+        """The words after `r2bench` with which the ranks of a case are started."""
         with tempfile.TemporaryDirectory() as folder:
             os.makedirs(os.path.join(folder, "bin"))
             program = os.path.join(folder, "bin", "r2bench")
             with open(program, "w", encoding="utf-8") as file:
                 file.write(f"#!/bin/sh\necho \"$@\" > {folder}/said.$$\n")
             os.chmod(program, 0o700)
-            for name, nics, rate in (("eighth_mode3", 8, 1000), ("lost_mode3", 4, 2000)):
-                matrix.run_case(CASES[name], argparse.Namespace(**vars(ARGUMENTS) | {"build": folder, "limit": 5}), folder)
-                for said in glob.glob(os.path.join(folder, "said.*")):
-                    with open(said, encoding="utf-8") as file:
-                        self.assertIn(f"--nics {nics} --rate {rate} Mbit/s", file.read())
-                    os.remove(said)
+            arguments = argparse.Namespace(**vars(ARGUMENTS) | {"build": folder, "limit": 5} | more)
+            case = {case["name"]: case for case in matrix.cases(arguments)}[name]
+            matrix.run_case(case, arguments, folder)
+            found = []
+            for said in glob.glob(os.path.join(folder, "said.*")):
+                with open(said, encoding="utf-8") as file:
+                    found.append(file.read())
+            self.assertEqual(len(found), case["nodes"])
+            return found
+
+    def test_more_nics_share_the_rate_of_a_node(self):
+        for name, nics, rate in (("eighth_mode3", 8, 1000), ("lost_mode3", 4, 2000)):
+            for said in self.commands_of(name):
+                self.assertIn(f"--nics {nics} --rate {rate} Mbit/s", said)
 
     def test_ranks_bind_the_library_that_is_named(self):
-        with tempfile.TemporaryDirectory() as folder:
-            os.makedirs(os.path.join(folder, "bin"))
-            program = os.path.join(folder, "bin", "r2bench")
-            with open(program, "w", encoding="utf-8") as file:
-                file.write(f"#!/bin/sh\necho \"$@\" > {folder}/said.$$\n")
-            os.chmod(program, 0o700)
-            for library in ("", "/other/libnccl.so.2"):
-                arguments = argparse.Namespace(**vars(ARGUMENTS) | {"build": folder, "limit": 5, "nccl": library})
-                case = {c["name"]: c for c in matrix.cases(arguments)}["half_balance"]
-                matrix.run_case(case, arguments, folder)
-                found = glob.glob(os.path.join(folder, "said.*"))
-                self.assertEqual(len(found), case["nodes"])
-                for said in found:
-                    with open(said, encoding="utf-8") as file:
-                        self.assertEqual("--nccl /other/libnccl.so.2" in file.read(), bool(library))
-                    os.remove(said)
+        for library in ("", "/other/libnccl.so.2"):
+            for said in self.commands_of("half_balance", nccl=library):
+                self.assertEqual("--nccl /other/libnccl.so.2" in said, bool(library))
 
     def test_every_degraded_case_has_its_rings_beside_it(self):
         for ours in ("lost", "eighth", "half", "throttle", "six_nodes"):
