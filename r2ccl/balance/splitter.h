@@ -58,8 +58,8 @@ inline Spread spread(std::span<const uint32_t> carriers, std::span<const LaneSha
 
 /// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
 /// pieces than that needs. Small messages are not cut and stay away from slow lanes: an operation waits for
-/// the last of them. The tiniest all travel on one lane, and do not count: what they
-/// cost is work of the CPU, which is least where the queues of one lane are used.
+/// the last of them. The tiniest all travel on one lane, and do not count: what they cost is work of the CPU,
+/// which is least where the queues of one lane are used.
 class Splitter {
  public:
   static constexpr uint32_t kWhole = 64 << 10;       ///< smaller messages are not cut: bytes

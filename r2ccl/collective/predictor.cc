@@ -279,8 +279,8 @@ class Predictor {
   /// A chunk that is cut into fewer messages than there are NICs takes so many times as long as if all of
   /// them had their share of it. Messages are one and a half times as large as the least one, on average.
   double messages_in_turn(double chunk) const {
-    constexpr double kMessage = 1.5 * kLeastMessage;
-    const double all = 5.0 / 3 * static_cast<double>(job_.least_chunk_bytes);  // 1.5 messages of each NIC
+    constexpr double kMessage = 1.5 * kLeastMessage, kOfEachNic = 1.5 * 10 / kLeastChunkTenths;
+    const double all = kOfEachNic * static_cast<double>(job_.least_chunk_bytes);
     if (all <= 0 || job_.bytes == 0) return 1;
     return std::clamp(all / (chunk * static_cast<double>(job_.bytes)), 1.0, std::max(1.0, all / kMessage));
   }

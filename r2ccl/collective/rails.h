@@ -22,6 +22,9 @@ using RailShares = std::array<uint32_t, kMostNics>;
 inline constexpr uint32_t kWhole = 1 << 16;
 /// Smaller messages cost more than they even out.
 inline constexpr size_t kLeastMessage = 16 << 10;
+/// Job::least_chunk_bytes has so many tenths of such a message for each NIC: one, as nearly as the planner's
+/// powers of two allow.
+inline constexpr size_t kLeastChunkTenths = 9;
 /// Of rails 0 … rails − 1, as even as kWhole can be divided.
 RailShares even_shares(size_t rails);
 

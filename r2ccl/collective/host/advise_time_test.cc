@@ -96,8 +96,8 @@ TEST(AdviseTime, an_unequal_ring_fills_its_pipeline_once) {
   }
 }
 
-// Among so many nodes two operations at most stand beside each other, and one of a mix takes twice as long as
-// the ports are busy with it: four-stage is faster.
+// Among so many nodes two operations at most stand beside each other, so little is hidden of the latencies
+// between an operation's steps: the planner leaves what would be slower.
 TEST(AdviseTime, many_nodes_take_what_is_faster_there) {
   for (const Case& of : {Case{10, 0.25, 64}, Case{12, 0.25, 128}, Case{16, 0.25, 128}}) {
     const Outcome is = outcome_of(of);

@@ -43,11 +43,10 @@ class AgreementInputs {
     const std::lock_guard lock(look_mutex_);
     look_ = std::move(look);
   }
-  /// Takes the capacity of what watch() was given. False: that was nothing. For the agreement's thread.
-  bool look() {
+  /// Takes the capacity of what watch() was given, if that was anything. For the agreement's thread.
+  void look() {
     const std::lock_guard lock(look_mutex_);
     if (look_) take(look_());
-    return bool(look_);
   }
   bool watches() {
     const std::lock_guard lock(look_mutex_);
