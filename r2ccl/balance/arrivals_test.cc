@@ -23,11 +23,15 @@ double looks(const std::vector<LaneShare>& shares, uint32_t bytes) {
     const size_t parts = splitter.split(0, bytes, pieces);
     std::set<size_t> missing;
     for (size_t i = 0; i < parts; ++i) missing.insert(pieces[i].lane);
-    arrivals.look(shares.size(), [&](size_t at) -> std::optional<uint64_t> {
-      ++count;
-      missing.erase(at);
-      return missing.empty() ? std::optional<uint64_t>(bytes) : std::nullopt;
-    });
+    for (size_t tests = 0; !missing.empty() && tests < shares.size(); ++tests)
+      arrivals.look(
+          shares.size(),
+          [&](size_t at) {
+            ++count;
+            missing.erase(at);
+            return missing.empty();
+          },
+          [&] { return missing.size() < parts; });
     EXPECT_TRUE(missing.empty()) << "message " << m;
   }
   return double(count) / kMessages;
@@ -59,34 +63,115 @@ TEST(Arrivals, unequal_shares_take_no_more_looks_than_there_are_lanes) {
   EXPECT_LT(mean, 3);
 }
 
-TEST(Arrivals, what_has_not_come_is_looked_for_everywhere_once) {
+struct Looks {
   Arrivals arrivals;
-  std::vector<size_t> seen;
-  const auto nothing = [&](size_t at) -> std::optional<uint64_t> {
-    seen.push_back(at);
-    return std::nullopt;
-  };
-  arrivals.look(3, nothing);
-  EXPECT_EQ(seen, (std::vector<size_t>{0, 1, 2}));
-  const auto brings = [](size_t lane, uint64_t bytes) {
-    return [=](size_t at) { return at == lane ? std::optional<uint64_t>(bytes) : std::nullopt; };
-  };
-  arrivals.look(3, brings(1, Splitter::kTiny));
-  seen.clear();
-  arrivals.look(3, nothing);
-  EXPECT_EQ(seen, (std::vector<size_t>{0, 2, 1})) << "what has brought the last message comes last";
-  arrivals.look(3, brings(2, 8));
-  seen.clear();
-  arrivals.look(3, nothing);
-  EXPECT_EQ(seen, (std::vector<size_t>{2, 0, 1})) << "but first if others will follow there";
-  seen.clear();
-  arrivals.look(2, nothing);
-  EXPECT_EQ(seen, (std::vector<size_t>{0, 1})) << "that lane is gone";
-  for (size_t carriers : {size_t{0}, 2 * kMaxRails, 2 * kMaxRails + 1}) {
+  size_t carriers;
+  std::vector<size_t> seen;  ///< where the last test looked, in order
+
+  /// A test. `brings`: the carrier that has the message, none: nothing has come.
+  void test(std::optional<size_t> brings = std::nullopt, bool begun = false) {
     seen.clear();
-    arrivals.look(carriers, nothing);
-    EXPECT_EQ(seen.size(), carriers);
+    arrivals.look(
+        carriers,
+        [&](size_t at) {
+          seen.push_back(at);
+          return at == brings;
+        },
+        [&] { return begun; });
   }
+  std::vector<size_t> after(std::vector<size_t> brought) {
+    for (const size_t at : brought) test(at);
+    test();
+    return seen;
+  }
+};
+
+TEST(Arrivals, what_has_not_come_is_looked_for_everywhere_once) {
+  using Order = std::vector<size_t>;
+  Looks looks{.carriers = 3};
+  EXPECT_EQ(looks.after({}), (Order{0, 1, 2}));
+  EXPECT_EQ(looks.after({1}), (Order{2, 0, 1})) << "in turn, until something else is known";
+  EXPECT_EQ(looks.after({1}), (Order{1, 2, 0})) << "1 has followed 1";
+  EXPECT_EQ(looks.after({0, 1}), (Order{0, 1, 2})) << "0 has followed 1";
+  looks.carriers = 2;
+  EXPECT_EQ(looks.after({}), (Order{0, 1})) << "that lane is gone";
+  for (size_t carriers : {size_t{0}, 2 * kMaxRails, 2 * kMaxRails + 1}) {
+    looks.carriers = carriers;
+    EXPECT_EQ(looks.after({}).size(), carriers);
+  }
+}
+
+// Seven carriers, of which two carry nothing.
+TEST(Arrivals, carriers_that_bring_nothing_are_passed_over) {
+  Looks looks{.carriers = 7};
+  for (int m = 0; m < 50; ++m) {
+    const size_t at = std::array{1, 2, 3, 5, 6}[size_t(m) % 5];
+    looks.test(at);
+    if (m >= 5) {
+      EXPECT_EQ(looks.seen, std::vector<size_t>{at}) << m;
+    }
+  }
+}
+
+TEST(Arrivals, a_likeliest_that_was_right_so_far_is_looked_at_with_one_other) {
+  for (const size_t carriers : {2, 3, 8, 16}) {
+    Looks looks{.carriers = carriers};
+    for (uint32_t m = 0; m < Arrivals::kTrust; ++m) {
+      looks.test();
+      EXPECT_EQ(looks.seen.size(), carriers) << m;
+      looks.test(m % carriers);
+      EXPECT_EQ(looks.seen.size(), 1u) << m;
+    }
+    const size_t likeliest = Arrivals::kTrust % carriers;
+    std::set<size_t> others;
+    for (size_t test = 1; test < carriers; ++test) {
+      looks.test();
+      ASSERT_EQ(looks.seen.size(), 2u);
+      EXPECT_EQ(looks.seen[0], likeliest);
+      others.insert(looks.seen[1]);
+    }
+    others.erase(likeliest);
+    EXPECT_EQ(others.size(), carriers - 1) << "each of the others comes up";
+    looks.test(std::nullopt, true);
+    EXPECT_EQ(looks.seen.size(), carriers) << "a part has come: the others travel elsewhere";
+  }
+}
+
+TEST(Arrivals, one_wrong_guess_ends_the_trust) {
+  constexpr size_t kCarriers = 5;
+  Looks looks{.carriers = kCarriers};
+  for (uint32_t m = 0; m < Arrivals::kTrust + 2; ++m) looks.test(0);
+  looks.test();
+  ASSERT_EQ(looks.seen.size(), 2u);
+  size_t tests = 0;
+  do looks.test(3), ++tests;
+  while (looks.seen.back() != 3);
+  EXPECT_LT(tests, kCarriers);
+  looks.test(3);
+  for (uint32_t m = 0; m < Arrivals::kTrust; ++m) {
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), kCarriers) << m;
+    EXPECT_EQ(looks.seen[0], 3u);
+    looks.test(3);
+  }
+  looks.test();
+  EXPECT_EQ(looks.seen.size(), 2u);
+}
+
+// Parts that come one after the other, of which the likeliest carrier brings the first.
+TEST(Arrivals, a_part_that_comes_makes_a_test_look_everywhere) {
+  Looks looks{.carriers = 4};
+  for (uint32_t m = 0; m < Arrivals::kTrust; ++m) looks.test(m % 4);
+  std::vector<size_t> seen;
+  looks.arrivals.look(
+      4,
+      [&](size_t at) {
+        seen.push_back(at);
+        return false;
+      },
+      [&] { return !seen.empty(); });
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(seen, (std::vector<size_t>{0, 1, 2, 3}));
 }
 
 }  // namespace

@@ -240,11 +240,13 @@ inline void Receiver::look_for(uint64_t message, Owned owned) {
     return;
   }
   if (End::is_crowded(active()->posted - active()->completed, Path::kSendDepth)) drain(*active(), owned);
-  arrivals_.look(beside.size() + 1, [&](size_t at) -> std::optional<uint64_t> {
-    drain(at == 0 ? *active() : *beside[at - 1], owned);
-    if (!receiving_.ledger.complete(message)) return std::nullopt;
-    return receiving_.ledger.bytes(message);
-  });
+  arrivals_.look(
+      beside.size() + 1,
+      [&](size_t at) {
+        drain(at == 0 ? *active() : *beside[at - 1], owned);
+        return receiving_.ledger.complete(message);
+      },
+      [&] { return receiving_.ledger.segments(message) != 0; });
 }
 
 Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
