@@ -82,7 +82,7 @@ def cases(arguments):
     add("lost_balance", mode=2, plan=[lost()], left={0: 0.75})
     add("lost_migrate", mode=1, plan=[lost()], left={0: 0.75})
     add("variants_chain", steps=variants(), env=CHAIN, collnet="all")
-    # Of these sizes the tuner takes CollNet for the largest alone, and by its default margin for none.
+    # Without a margin the tuner takes CollNet for more of these sizes.
     add("variants_degraded", steps=variants() + sizes([64 * MIB]), plan=[lost(at=0), lost(nic=1, at=0)], left={0: 0.5}, collnet="some",
         env={"R2CC_COLLNET_MARGIN": "100"})
     add("variants_degraded_chain", steps=variants(), plan=[lost(at=0)], left={0: 0.75}, env=CHAIN, collnet="all")
