@@ -87,7 +87,7 @@ def mode3_plans(results):
     return markdown(["nodes", "x", "algorithm", "CPUs idle", "bound (ms)", "time (ms)", "time / bound", "time / simulated"], rows)
 
 
-SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3", "mode3_sizes_4")
+SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3", "mode3_sizes_4", "mode3_sizes_5")
 
 
 def mode3_sizes(results, *sets):
@@ -106,9 +106,9 @@ def mode3_sizes(results, *sets):
     return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
 
 
-def small_ratio(results, size, lost, name, other):
+def small_ratio(results, size, lost, name, other, measured="mode3_sizes_5"):
     """Of the medians of small operations."""
-    took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", "mode3_sizes_4") if (row["bytes"], row["lost"]) == (str(size), lost)}
+    took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", measured) if (row["bytes"], row["lost"]) == (str(size), lost)}
     return took[name] / took[other]
 
 
@@ -152,6 +152,7 @@ BLOCKS = {
 }
 NUMBERS = {
     "mode3.small-balance": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring"), 3),
+    "mode3.small-balance-before": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring", "mode3_sizes_5_before"), 3),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
