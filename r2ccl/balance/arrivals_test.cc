@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -23,15 +24,11 @@ double looks(const std::vector<LaneShare>& shares, uint32_t bytes) {
     const size_t parts = splitter.split(0, bytes, pieces);
     std::set<size_t> missing;
     for (size_t i = 0; i < parts; ++i) missing.insert(pieces[i].lane);
-    for (size_t tests = 0; !missing.empty() && tests < shares.size(); ++tests)
-      arrivals.look(
-          shares.size(),
-          [&](size_t at) {
-            ++count;
-            missing.erase(at);
-            return missing.empty();
-          },
-          [&] { return missing.size() < parts; });
+    arrivals.look(shares.size(), [&](size_t at) {
+      ++count;
+      missing.erase(at);
+      return missing.empty();
+    });
     EXPECT_TRUE(missing.empty()) << "message " << m;
   }
   return double(count) / kMessages;
@@ -69,15 +66,12 @@ struct Looks {
   std::vector<size_t> seen;  ///< where the last test looked, in order
 
   /// A test. `brings`: the carrier that has the message, none: nothing has come.
-  void test(std::optional<size_t> brings = std::nullopt, bool begun = false) {
+  void test(std::optional<size_t> brings = std::nullopt) {
     seen.clear();
-    arrivals.look(
-        carriers,
-        [&](size_t at) {
-          seen.push_back(at);
-          return at == brings;
-        },
-        [&] { return begun; });
+    arrivals.look(carriers, [&](size_t at) {
+      seen.push_back(at);
+      return at == brings;
+    });
   }
   std::vector<size_t> after(std::vector<size_t> brought) {
     for (const size_t at : brought) test(at);
@@ -111,67 +105,6 @@ TEST(Arrivals, carriers_that_bring_nothing_are_passed_over) {
       EXPECT_EQ(looks.seen, std::vector<size_t>{at}) << m;
     }
   }
-}
-
-TEST(Arrivals, a_likeliest_that_was_right_so_far_is_looked_at_with_one_other) {
-  for (const size_t carriers : {2, 3, 8, 16}) {
-    Looks looks{.carriers = carriers};
-    for (uint32_t m = 0; m < Arrivals::kTrust; ++m) {
-      looks.test();
-      EXPECT_EQ(looks.seen.size(), carriers) << m;
-      looks.test(m % carriers);
-      EXPECT_EQ(looks.seen.size(), 1u) << m;
-    }
-    const size_t likeliest = Arrivals::kTrust % carriers;
-    std::set<size_t> others;
-    for (size_t test = 1; test < carriers; ++test) {
-      looks.test();
-      ASSERT_EQ(looks.seen.size(), 2u);
-      EXPECT_EQ(looks.seen[0], likeliest);
-      others.insert(looks.seen[1]);
-    }
-    others.erase(likeliest);
-    EXPECT_EQ(others.size(), carriers - 1) << "each of the others comes up";
-    looks.test(std::nullopt, true);
-    EXPECT_EQ(looks.seen.size(), carriers) << "a part has come: the others travel elsewhere";
-  }
-}
-
-TEST(Arrivals, one_wrong_guess_ends_the_trust) {
-  constexpr size_t kCarriers = 5;
-  Looks looks{.carriers = kCarriers};
-  for (uint32_t m = 0; m < Arrivals::kTrust + 2; ++m) looks.test(0);
-  looks.test();
-  ASSERT_EQ(looks.seen.size(), 2u);
-  size_t tests = 0;
-  do looks.test(3), ++tests;
-  while (looks.seen.back() != 3);
-  EXPECT_LT(tests, kCarriers);
-  looks.test(3);
-  for (uint32_t m = 0; m < Arrivals::kTrust; ++m) {
-    looks.test();
-    EXPECT_EQ(looks.seen.size(), kCarriers) << m;
-    EXPECT_EQ(looks.seen[0], 3u);
-    looks.test(3);
-  }
-  looks.test();
-  EXPECT_EQ(looks.seen.size(), 2u);
-}
-
-// Parts that come one after the other, of which the likeliest carrier brings the first.
-TEST(Arrivals, a_part_that_comes_makes_a_test_look_everywhere) {
-  Looks looks{.carriers = 4};
-  for (uint32_t m = 0; m < Arrivals::kTrust; ++m) looks.test(m % 4);
-  std::vector<size_t> seen;
-  looks.arrivals.look(
-      4,
-      [&](size_t at) {
-        seen.push_back(at);
-        return false;
-      },
-      [&] { return !seen.empty(); });
-  std::sort(seen.begin(), seen.end());
-  EXPECT_EQ(seen, (std::vector<size_t>{0, 1, 2, 3}));
 }
 
 }  // namespace

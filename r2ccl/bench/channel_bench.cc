@@ -78,31 +78,7 @@ void channel_message(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * int64_t(bytes));
 }
 
-// Tests of a message of `bytes` bytes, the last of several, that has not come yet.
-void empty_test(benchmark::State& state) {
-  Loop& l = loop();
-  const auto bytes = size_t(state.range(0));
-  const auto receive = [&] {
-    for (;;)
-      if (Request* request = must(l.net->irecv(l.receiver, l.in.data(), bytes, l.in_reg))) return request;
-  };
-  const auto finish = [&](Request* received) {
-    Request* send = nullptr;
-    while (!send) send = must(l.net->isend(l.sender, l.out.data(), bytes, l.out_reg));
-    while (!must(l.net->test(received)).done) {
-    }
-    while (!must(l.net->test(send)).done) {
-    }
-  };
-  for (int before = 0; before < 100; ++before) finish(receive());
-  Request* received = receive();
-  for (auto _ : state) benchmark::DoNotOptimize(must(l.net->test(received)).done);
-  finish(received);
-  state.SetItemsProcessed(state.iterations());
-}
-
-// One message at a time, each call when its work is done, so that every call is made once: what
-// instructions.py counts.
+// The same, each call when its work is done, so that every call is made once: what instructions.py counts.
 [[gnu::noinline]] void paced_messages(benchmark::State& state, Loop& l) {
   const auto bytes = size_t(state.range(0));
   uint64_t calls = 0;
@@ -167,7 +143,6 @@ void verbs_message(benchmark::State& state) {
 BENCHMARK(verbs_message)->Arg(8)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
 BENCHMARK(paced_message)->Arg(8)->Arg(64 << 10)->Iterations(1000)->UseRealTime();
 BENCHMARK(channel_message)->Arg(8)->Arg(8 << 10)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
-BENCHMARK(empty_test)->Arg(8)->Arg(8 << 10)->UseRealTime();
 
 }  // namespace
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <optional>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
@@ -240,13 +239,10 @@ inline void Receiver::look_for(uint64_t message, Owned owned) {
     return;
   }
   if (End::is_crowded(active()->posted - active()->completed, Path::kSendDepth)) drain(*active(), owned);
-  arrivals_.look(
-      beside.size() + 1,
-      [&](size_t at) {
-        drain(at == 0 ? *active() : *beside[at - 1], owned);
-        return receiving_.ledger.complete(message);
-      },
-      [&] { return receiving_.ledger.segments(message) != 0; });
+  arrivals_.look(beside.size() + 1, [&](size_t at) {
+    drain(at == 0 ? *active() : *beside[at - 1], owned);
+    return receiving_.ledger.complete(message);
+  });
 }
 
 Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
