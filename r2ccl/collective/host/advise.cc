@@ -18,6 +18,13 @@ constexpr double kLatencySeconds = 80e-6;
 constexpr double kLeastCapacity = 0.01;
 /// Predictions are not better than that.
 constexpr double kLeastGain = 0.03;
+/// A node with less than this counts as degraded.
+constexpr double kHealthy = 0.97;
+/// By what predictions are too low at most (advise_time_test): if several nodes are degraded and one has lost
+/// half of its NICs or more, because a piece waits now for that node's port, now for an owner's; …
+constexpr double kSeveralLeaves = 1.12;
+/// … and if only one node is not degraded, which owns all of the data.
+constexpr double kOneOwner = 1.45;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
 constexpr uint64_t kLeastChunk = 128 << 10;
@@ -104,9 +111,23 @@ uint32_t outstanding_for(uint64_t bytes) {
   return bytes >= kLargestPiece / 8 && bytes <= kLargestPiece ? kPiecesInFlight : 1;
 }
 
+namespace {
+
+double too_low_by(std::span<const double> capacities) {
+  const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
+  const auto degraded =
+      std::count_if(capacities.begin(), capacities.end(), [&](double c) { return c < kHealthy * *most; });
+  if (degraded < 2) return 1;
+  if (static_cast<size_t>(degraded) + 1 == capacities.size()) return kOneOwner;
+  return *least < 0.55 * *most ? kSeveralLeaves : 1;
+}
+
+}  // namespace
+
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
   EngineAdvice advice;
-  const bool healthy = std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > 0.97; });
+  const bool healthy =
+      std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > kHealthy; });
   if (capacities.size() < 2 || healthy) {
     advice.why = "all nodes have their full capacity: NCCL's ring";
     return advice;
@@ -121,7 +142,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
       ring_volume(capacities.size()) / least * static_cast<double>(bytes) / speeds.bytes_per_second +
       2 * (p - 1) * kLatencySeconds;
   if (bytes < kSmallOperation) {
-    advice.engine_seconds = advice.ring_seconds;
+    advice.predicted_seconds = advice.engine_seconds = advice.ring_seconds;
     advice.why = "less than " + std::to_string(kSmallOperation >> 10) + " KiB: NCCL's ring";
     return advice;
   }
@@ -131,7 +152,8 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
     return advice;
   }
   const Candidate& best = planned->choice();
-  advice.engine_seconds = speeds.margin * stream_seconds(best, pieces, job.outstanding);
+  advice.predicted_seconds = stream_seconds(best, pieces, job.outstanding);
+  advice.engine_seconds = speeds.margin * too_low_by(job.capacities) * advice.predicted_seconds;
   const bool ring = best.algorithm == Algorithm::kRing;
   advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
@@ -139,7 +161,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
                                  advice.ring_seconds * 1e3);
   advice.why = std::string(name(best.algorithm)) + " on the host would take " + times;
   if (advice.engine) return advice;
-  if (!ring && advice.engine_seconds < advice.ring_seconds * speeds.margin)
+  if (!ring && advice.predicted_seconds < advice.ring_seconds)
     advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100);
   advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
                 : ring    ? ": the engine's ring is no better than NCCL's"

@@ -50,7 +50,9 @@ uint32_t outstanding_for(uint64_t bytes);
 
 struct EngineAdvice {
   bool engine = false;       ///< the engine is faster than NCCL's ring, whose messages Balance spreads
-  double engine_seconds = 0, ring_seconds = 0;
+  /// Of NCCL's ring; of the engine as the planner predicts it; and as it is taken to need: with the margin, and with
+  /// what predictions for such nodes are known to be too low by.
+  double ring_seconds = 0, predicted_seconds = 0, engine_seconds = 0;
   std::string why;           ///< a sentence
 };
 /// For a collective of `bytes` on a group's NIC, which runs as pieces, each after the plan that a group makes for it. Capacities: by rank, 0 … 1.
