@@ -152,7 +152,7 @@ BLOCKS = {
 }
 NUMBERS = {
     "mode3.small-balance": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring"), 3),
-    "mode3.small-balance-before": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring", "mode3_sizes_5_before"), 3),
+    "mode3.small-balance-fewer-looks": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring", "mode3_sizes_5_fewer_looks"), 3),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
