@@ -4,6 +4,7 @@
 // by bare verbs calls on the same device, so that the difference is the channel's own cost.
 //   R2CC_MODE=0 channel_bench; R2CC_MODE=1 channel_bench
 #include <benchmark/benchmark.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,8 +16,10 @@
 #include <vector>
 
 #include "harness/vhca/fabric/fabric_host.h"
+#include "r2ccl/channel/channel.h"
 #include "r2ccl/path/path.h"
 #include "r2ccl/service/net.h"
+#include "r2ccl/tests/testing/written.h"
 
 namespace {
 
@@ -104,6 +107,71 @@ void channel_message(benchmark::State& state) {
 }
 void paced_message(benchmark::State& state) { paced_messages(state, loop()); }
 
+// Operations of range(0) messages as NCCL's proxy makes them, over eight channels in turn: at most eight
+// receives are open, and each is posted again when a GPU has taken its message, after range(2) microseconds.
+// So the last eight messages have no CTS entry behind them on which an ACK could piggyback. Before it sends
+// the next message the GPU takes range(1) microseconds; meanwhile the thread tests in vain what it has open.
+// All times are CPU time of the thread. Counts the ACKs per message.
+struct Proxy {
+  static constexpr size_t kBytes = 4 << 10, kWindow = 8;
+  Loop channel;
+  std::array<Request*, kWindow> receives{}, sends{};
+  std::array<int64_t, kWindow> taken{};  // when the GPU has taken what was there
+  size_t opened = 0, received = 0, posted = 0, sent = 0;
+  int64_t next = 0;  // when the GPU has the next message
+
+  /// What NCCL does in one turn of its thread, as long as it returns true.
+  bool progress(size_t messages, int64_t now, int64_t gap, int64_t takes) {
+    Net& net = *channel.net;
+    while (opened < std::min(messages, received + kWindow) && now >= taken[opened % kWindow] &&
+           (receives[opened % kWindow] =
+                must(net.irecv(channel.receiver, channel.in.data(), kBytes, channel.in_reg))))
+      ++opened;
+    if (received < opened && must(net.test(receives[received % kWindow])).done) {
+      taken[received++ % kWindow] = now + takes;
+      next = now + gap;
+    }
+    if (posted < messages && posted == received && posted < sent + kWindow && now >= next &&
+        (sends[posted % kWindow] =
+             must(net.isend(channel.sender, channel.out.data(), kBytes, channel.out_reg))))
+      ++posted;
+    if (sent < posted && must(net.test(sends[sent % kWindow])).done) ++sent;
+    return received < messages || sent < messages;
+  }
+};
+
+int64_t thread_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return int64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+void operations(benchmark::State& state) {
+  constexpr size_t kChannels = 8;
+  static auto& proxies = *new std::array<Proxy, kChannels>;
+  static const testing_support::Written written(proxies[0].channel.receiver->context());
+  const auto messages = size_t(state.range(0));
+  const int64_t gap = state.range(1) * 1000, takes = state.range(2) * 1000;
+  const unsigned acks = testing_support::Written::acks();
+  for (auto _ : state) {
+    const int64_t start = thread_ns();
+    for (size_t c = 0; c < kChannels; ++c) {
+      Proxy& p = proxies[c];
+      p.opened = p.received = p.posted = p.sent = 0;
+      p.next = start + int64_t(c) * gap / int64_t(kChannels);
+      p.taken = {};
+    }
+    for (bool open = true; open;) {
+      const int64_t now = thread_ns();
+      open = false;
+      for (Proxy& p : proxies) open |= p.progress(messages, now, gap, takes);
+    }
+    state.SetIterationTime(double(thread_ns() - start) * 1e-9);
+  }
+  state.counters["acks"] = double(testing_support::Written::acks() - acks) /
+                           (double(state.iterations()) * double(kChannels * messages));
+}
+
 // The same transfer without a channel: WRITE_WITH_IMM, both completions polled, the receive given back.
 void verbs_message(benchmark::State& state) {
   const auto bytes = uint32_t(state.range(0));
@@ -143,6 +211,7 @@ void verbs_message(benchmark::State& state) {
 BENCHMARK(verbs_message)->Arg(8)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
 BENCHMARK(paced_message)->Arg(8)->Arg(64 << 10)->Iterations(1000)->UseRealTime();
 BENCHMARK(channel_message)->Arg(8)->Arg(8 << 10)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
+BENCHMARK(operations)->ArgsProduct({{4, 32}, {5, 20, 50}, {1, 10}})->UseManualTime();
 
 }  // namespace
 

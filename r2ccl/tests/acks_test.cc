@@ -14,6 +14,7 @@
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/protocol/late_acks.h"
 #include "r2ccl/tests/testing/traffic.h"
+#include "r2ccl/tests/testing/written.h"
 
 namespace r2ccl {
 namespace {
@@ -22,31 +23,6 @@ using namespace testing_support;
 using namespace std::chrono_literals;
 
 constexpr size_t kBytes = 64 << 10;  // not copied: its send waits for the ACK
-
-/// Counts the ACKs, or the CTS entries, that this process posts on any device of `context` from now on.
-class Written {
- public:
-  explicit Written(ProcessContext& context) {
-    for (const verbs::Device& device : context.devices) {
-      ibv_context_ops& ops = device.context()->ops;
-      real_ = ops.post_send;
-      ops.post_send = &post;
-    }
-  }
-  static unsigned acks() { return acks_; }
-  static unsigned cts() { return cts_; }
-
- private:
-  static int post(ibv_qp* pair, ibv_send_wr* work, ibv_send_wr** bad) {
-    if (work->opcode == IBV_WR_RDMA_WRITE && work->num_sge == 1) {
-      acks_ += work->sg_list->length == sizeof(ChannelMemory::received);
-      cts_ += work->sg_list->length == sizeof(wire::CtsLine);
-    }
-    return real_(pair, work, bad);
-  }
-  inline static int (*real_)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
-  inline static std::atomic<unsigned> acks_{0}, cts_{0};
-};
 
 /// The receiver's ends of two channels.
 struct Receiving {
