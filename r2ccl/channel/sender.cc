@@ -225,8 +225,8 @@ void Sender::read_confirmation(Owned owned) {
     sending_.ledger.confirmed_low(line.received);
 }
 
-inline void Sender::drain_all(Owned owned) {
-  drain(*active(), owned);
+inline void Sender::drain_all(bool active_too, Owned owned) {
+  if (active_too) drain(*active(), owned);
   for (Path* lane : lanes(owned))
     if (lane->posted != lane->completed) drain(*lane, owned);
 }
@@ -237,7 +237,7 @@ class Sender::Host : public Actions {
     sender.ownership_.check(owned);
   }
   void look(bool everywhere) {
-    if (everywhere) s_.drain_all(owned_);
+    if (everywhere) s_.drain_all(true, owned_);
     s_.read_confirmation(owned_);
   }
   bool under_way(uint32_t id) const {
@@ -303,7 +303,7 @@ Result<TestOutcome> Sender::test(Request& request, ProgressThread& thread) {
   const bool strict = waits_for_ack(request);
   read_confirmation(owned);
   if (!sending_.ledger.done(request.message, strict) && before == Status::kReady && active()) {
-    drain_all(owned);
+    drain_all(sending_.looks(active()->posted != active()->completed), owned);
     read_confirmation(owned);
   }
   const bool done = sending_.ledger.done(request.message, strict);

@@ -62,7 +62,7 @@ class Sender final : public SenderPaths {
   bool awaited() const override { return sending_.awaited(); }
   void look_if_awaited() override;
   bool misses_a_path(bool wanted) override;
-  [[gnu::always_inline]] inline void drain_all(Owned owned);
+  [[gnu::always_inline]] inline void drain_all(bool active_too, Owned owned);
   bool waits_for_ack(const Request& request) const { return context_.strict_ack() && !request.copied; }
   /// Can it still be sent?
   bool holds(const Request& request, uint64_t message) const {

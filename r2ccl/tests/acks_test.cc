@@ -13,6 +13,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/protocol/late_acks.h"
+#include "r2ccl/protocol/sending.h"
 #include "r2ccl/tests/testing/traffic.h"
 #include "r2ccl/tests/testing/written.h"
 
@@ -23,6 +24,27 @@ using namespace testing_support;
 using namespace std::chrono_literals;
 
 constexpr size_t kBytes = 64 << 10;  // not copied: its send waits for the ACK
+
+/// Counts how often this thread polls completion queues of `context`.
+class Polls {
+ public:
+  explicit Polls(ProcessContext& context) {
+    for (const verbs::Device& device : context.devices) {
+      ibv_context_ops& ops = device.context()->ops;
+      real_ = ops.poll_cq;
+      ops.poll_cq = &poll;
+    }
+  }
+  static uint32_t count() { return count_; }
+
+ private:
+  static int poll(ibv_cq* queue, int most, ibv_wc* completions) {
+    ++count_;
+    return real_(queue, most, completions);
+  }
+  inline static int (*real_)(ibv_cq*, int, ibv_wc*) = nullptr;
+  inline static thread_local uint32_t count_ = 0;
+};
 
 /// The receiver's ends of two channels.
 struct Receiving {
@@ -241,6 +263,61 @@ TEST(Acks, reach_the_sender_where_the_thread_never_tests_again) {
         std::this_thread::sleep_for(300ms);  // the sender has long asked
       },
       250ms);
+}
+
+// NCCL tests a send in each round until it is done, while other messages wait to be taken in.
+TEST(Acks, what_is_awaited_is_polled_for_only_while_the_nic_may_have_something_to_report) {
+  constexpr uint32_t kTests = 20 * SendingEndOf<wire::kRingLines>::kTestsPerIdleLook;
+  const auto fabric = make_fabric(2, 1);
+  const Environment environment{{"R2CC_SUSPECT_MS", "1000"}};  // the sender does not query meanwhile
+  const Child receives = start(fabric, 1, environment, [&](const Link& link) {
+    Receiving ends(link);
+    Request* const message = ends.post(0);
+    say(link);
+    wait_for_word(link);
+    while (!Receiving::done(message)) continue;
+    wait_for_word(link);
+    ends.close();
+  });
+  const Child sends = start(fabric, 0, environment, [&](const Link& link) {
+    std::array<Channel*, 2> channel{};
+    for (Channel*& one : channel) one = connect_one(*net(), 0, link);
+    const Polls polls(channel[0]->context());
+    std::array<uint8_t, kBytes> data{};
+    auto reg = net()->reg(channel[0], data.data(), data.size());
+    ASSERT_TRUE(reg.ok());
+    const auto is_done = [](Request* request) {
+      auto outcome = net()->test(request);
+      EXPECT_TRUE(outcome.ok());
+      return outcome.ok() && outcome->done;
+    };
+    wait_for_word(link);
+    Request* request = nullptr;
+    while (!request) {
+      auto posted = net()->isend(channel[0], data.data(), data.size(), *reg);
+      ASSERT_TRUE(posted.ok());
+      request = *posted;
+    }
+    const uint32_t before = Polls::count();
+    for (uint32_t test = 0; test < kTests; ++test) ASSERT_FALSE(is_done(request));
+    // Until the NIC has reported the write, each test polls: a port without a rate does so at once.
+    EXPECT_LE(Polls::count() - before, 2 * kTests / SendingEndOf<wire::kRingLines>::kTestsPerIdleLook);
+    EXPECT_GE(Polls::count() - before, kTests / SendingEndOf<wire::kRingLines>::kTestsPerIdleLook)
+        << "a dead QP would never be noticed";
+    say(link);
+    while (!is_done(request)) continue;
+    say(link);
+    for (Channel* one : channel) EXPECT_TRUE(net()->close(one).ok());
+  });
+  for (int i = 0; i < 2; ++i) relay_handle(receives, sends);
+  wait_for_word(receives.link);
+  say(sends.link);
+  for (int i = 0; i < 2; ++i) {
+    wait_for_word(sends.link);
+    say(receives.link);
+  }
+  EXPECT_EQ(sends.wait(), 0);
+  EXPECT_EQ(receives.wait(), 0);
 }
 
 TEST(Acks, of_a_channel_that_is_closed_are_told_by_that) {
