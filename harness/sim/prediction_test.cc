@@ -92,7 +92,7 @@ void expect_choices_about_the_best(std::initializer_list<uint32_t> numbers) {
             if (nodes > lost.size()) {
               const Regret is = regret_of(job_of(nodes, lost, bytes, latency));
               EXPECT_LE(is.ratio, 1.08) << is.what;
-              EXPECT_NEAR(is.predicted, 1, 0.06) << is.what;
+              EXPECT_NEAR(is.predicted, 1, 0.1) << is.what;
               ++cases;
               worse += is.ratio > 1.02 ? 1 : 0;
             }
