@@ -153,6 +153,17 @@ TEST(Prediction, a_ring_takes_what_is_predicted) {
         }
 }
 
+// Its tail begins when its rings are done.
+TEST(Prediction, r2ccl_allreduce_takes_about_what_is_predicted) {
+  for (const uint32_t nodes : {3u, 4u, 8u, 16u})
+    for (const auto& lost : {std::vector{0.125}, std::vector{0.5}, std::vector{0.5, 0.25}})
+      for (const uint64_t bytes : {64ull << 10, 16ull << 20, 1024ull << 20})
+        for (const uint32_t k : {1u, 8u, 64u}) {
+          const Job job = job_of(nodes, lost, bytes);
+          EXPECT_NEAR(ratio(job, Algorithm::kR2cclAllReduce, k, 0), 1, 0.12) << words(job) << " K " << k;
+        }
+}
+
 // Where latencies are about as long as a chunk, who meets whom at a port decides: README, known gaps.
 TEST(Prediction, trees_and_mixes_take_about_what_is_predicted) {
   for (const Algorithm algorithm : {Algorithm::kDoubleTree, Algorithm::kMix}) {

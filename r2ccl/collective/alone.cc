@@ -268,21 +268,23 @@ double alone_seconds(const Job& job, std::span<const MixPart> parts, uint32_t se
   return sum / static_cast<double>(latencies.size());
 }
 
-double alone_ring_seconds(const Job& job, uint32_t segments) {
-  const std::vector<double>& c = job.capacities;
-  const size_t p = c.size(), hops = 2 * (p - 1) - 1;
-  const double fraction = 1 / (static_cast<double>(p) * kBuilderDepth * segments);
-  const double chunk = fraction * static_cast<double>(job.bytes) / job.bytes_per_second;
-  const auto hop = [&](size_t from) { return chunk / std::min(c[from % p], c[(from + 1) % p]); };
-  double around = 0;
+double alone_ring_seconds(const Job& job, const Ranks& order, double fraction, uint32_t segments) {
+  const size_t p = order.size(), hops = 2 * (p - 1) - 1;
+  const double part = fraction / (static_cast<double>(p) * kBuilderDepth * segments);
+  const double chunk = part * static_cast<double>(job.bytes) / job.bytes_per_second;
+  const auto capacity = [&](size_t at) { return job.capacities[order[at % p]]; };
+  const auto hop = [&](size_t from) { return chunk / std::min(capacity(from), capacity(from + 1)); };
+  double around = 0, least = capacity(0);
   for (size_t i = 0; i < hops; ++i) around += hop(i);
   double most = around;
   for (size_t first = 1; first < p; ++first) {
     around += hop(first + hops - 1) - hop(first - 1);
     most = std::max(most, around);
+    least = std::min(least, capacity(first));
   }
-  const double step = kBuilderDepth * chunk / *std::min_element(c.begin(), c.end());
-  const double waits = static_cast<double>(hops) * (job.latency_s + addition_seconds(job, fraction));
+  const double step = kBuilderDepth * chunk / least;
+  const double waits =
+      static_cast<double>(hops) * job.latency_s + static_cast<double>(p - 1) * addition_seconds(job, part);
   return segments * std::max(static_cast<double>(hops + 1) * step, most + waits + step);
 }
 

@@ -46,7 +46,8 @@ class Predictor {
     Candidate result = start(Algorithm::kRing, k);
     result.transfer_s = unit_ * ring_volume(p_) / least_;
     result.reduction_s = addition_time(ring_volume(p_) / 2);
-    result.steps_s = alone() ? alone_ring_seconds(job_, k) : ring_steps(1, p_, least_, k);
+    result.steps_s = alone() ? alone_ring_seconds(job_, natural_order(static_cast<uint32_t>(p_)), 1, k)
+                             : ring_steps(1, p_, least_, k);
     result.fill_s = ring_fill(1, p_, k);
     result.least_chunk = ring_chunk(1, p_, k);
     result.lanes = 2;
@@ -112,7 +113,13 @@ class Predictor {
       outside += ring.fraction * (static_cast<double>(p_) - members);
     }
     result.reduction_s = addition_time(added + outside);
-    result.fill_s = unit_ * rings.fill + (static_cast<double>(p_) + 2) * job_.latency_s + ring_fill(1, p_, k);
+    double hops = static_cast<double>(p_) + 2;
+    if (alone()) {
+      result.steps_s = r2ccl_steps(rings, k, added, outside);
+      // To the first member, along the ring, and back; the rings' last latency.
+      hops = rings.rings.size() > 1 ? static_cast<double>(rings.rings[1].order.size()) + 1 : 0;
+    }
+    result.fill_s = unit_ * rings.fill + hops * job_.latency_s + ring_fill(1, p_, k);
     result.formula = "max(a(1-Y)/c, a(1-Y)+bY) + Y/c + (Y/K)(1/c+m-1), best Y, for each level of capacity";
     return sum(result);
   }
@@ -271,6 +278,18 @@ class Predictor {
   /// Before a chunk is sent, the one that was sent kCredits before has arrived.
   double credit_steps(double chunks, double chunk) const {
     return std::floor((chunks - 1) / ScheduleBuilder::kCredits) * (unit_ * chunk + job_.latency_s);
+  }
+  /// R2CCL-AllReduce's rings beside each other, and then the tail.
+  double r2ccl_steps(const R2cclRings& rings, uint32_t k, double added, double outside) const {
+    double around = 0, pieces = 0;
+    for (size_t i = 0; i < rings.rings.size(); ++i) {
+      const PartialRing& ring = rings.rings[i];
+      around = std::max(around, alone_ring_seconds(job_, ring.order, ring.fraction, segments_of(ring, k)));
+      const uint32_t count = tail_pieces(static_cast<uint32_t>(ring.order.size()), k);
+      if (i > 0) pieces = std::max(pieces, credit_steps(count, ring.fraction / count));
+    }
+    return std::max({unit_ * rings.stage1, around, addition_time(added)}) +
+           std::max({unit_ * rings.tail, addition_time(outside), pieces});
   }
   /// Four-stage's reduce-scatter, whose lane begins each segment without a wait, and the last chunk's way
   /// back.
