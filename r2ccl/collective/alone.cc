@@ -29,7 +29,7 @@ class Alone {
       : job_(job),
         segments_(segments),
         unit_(static_cast<double>(job.bytes) / job.bytes_per_second),
-        lockstep_(latency_s) {}
+        lockstep_(latency_s, job.back_s) {}
 
   /// Divides the nodes into kinds: where a part begins to have them as owners, and where capacities differ,
   /// if few of them do.
@@ -202,7 +202,7 @@ struct Heights {
 double alone_tree_seconds(const Job& job, uint32_t segments) {
   const Heights heights(job.capacities);
   const double half = 0.5 / segments;
-  Lockstep lockstep(job.latency_s);
+  Lockstep lockstep(job.latency_s, job.back_s);
   for (const double capacity : heights.capacity)
     for (int port = 0; port < 2; ++port) lockstep.add_port(capacity);
   // The port on the way of the sums, or back.

@@ -76,14 +76,42 @@ bool Lockstep::waits(const Lane& lane, const std::array<After, 2>& after) const 
 
 void Lockstep::move_on(uint16_t number) {
   Lane& lane = lanes_[number];
-  ++lane.done;
   if (++lane.op == flows_[number / 2].ops) lane.op = 0, ++lane.segment;
-  ready_ |= lane.dependents | bit(number);
+  ready_ |= bit(number);
 }
 
-void Lockstep::arrive(uint16_t flow) {
-  ++states_[flow].arrived;
-  ready_ |= bit(receive_lane(flow));
+void Lockstep::done(uint16_t number) {
+  ++lanes_[number].done;
+  ready_ |= lanes_[number].dependents;
+}
+
+void Lockstep::sent(uint16_t flow) {
+  states_[flow].arrivals.push(now_ + latency_);
+  travelling_ |= bit(flow);
+  move_on(send_lane(flow));
+  if (back_ > 0) {
+    states_[flow].known.push(now_ + latency_ + back_);
+  } else {
+    done(send_lane(flow));
+  }
+}
+
+void Lockstep::taken(uint16_t flow) {
+  State& state = states_[flow];
+  --state.arrived;
+  move_on(receive_lane(flow));
+  done(receive_lane(flow));
+  if (back_ > 0) {
+    state.freed.push(now_ + back_);
+    travelling_ |= bit(flow);
+  } else {
+    freed(flow);
+  }
+}
+
+void Lockstep::freed(uint16_t flow) {
+  --states_[flow].outstanding;
+  ready_ |= bit(send_lane(flow));
 }
 
 /// Starts the lane's next operation, if nothing holds it back.
@@ -108,10 +136,7 @@ void Lockstep::look_at(uint16_t number) {
     adding_ |= bit(i);
     return;
   }
-  --state.arrived;
-  --state.outstanding;
-  ready_ |= bit(send_lane(i));
-  move_on(number);
+  taken(i);
 }
 
 double Lockstep::next_moment(const std::vector<double>& rates) const {
@@ -119,14 +144,16 @@ double Lockstep::next_moment(const std::vector<double>& rates) const {
   for_each_bit(sending_, [&](uint16_t i) {
     if (rates[i] > 0) next = std::min(next, now_ + states_[i].remaining / rates[i]);
   });
-  for_each_bit(travelling_,
-               [&](uint16_t i) { next = std::min(next, states_[i].arrivals[states_[i].next_arrival]); });
+  for_each_bit(travelling_, [&](uint16_t i) {
+    for (const Moments* moments : {&states_[i].arrivals, &states_[i].known, &states_[i].freed})
+      if (moments->size > 0) next = std::min(next, moments->next());
+  });
   for_each_bit(adding_, [&](uint16_t i) { next = std::min(next, states_[i].added_at); });
   return next;
 }
 
 double Lockstep::run() {
-  now_ = 0;
+  now_ = back_;  // receives are known
   adder_free_.fill(0);
   sending_ = adding_ = travelling_ = ready_ = 0;
   lanes_.assign(2 * flows_.size(), {});
@@ -158,26 +185,22 @@ double Lockstep::run() {
       if (!(ends <= next)) return;
       state.debt = std::max(0.0, state.remaining);
       sending_ &= ~bit(i);
-      state.arrivals[(state.next_arrival + state.travelling) % state.arrivals.size()] = now_ + latency_;
-      ++state.travelling;
-      travelling_ |= bit(i);
-      move_on(send_lane(i));
+      sent(i);
     });
     for_each_bit(travelling_, [&](uint16_t i) {
       State& state = states_[i];
-      while (state.travelling > 0 && state.arrivals[state.next_arrival] <= now_) {
-        state.next_arrival = (state.next_arrival + 1) % static_cast<uint32_t>(state.arrivals.size());
-        if (--state.travelling == 0) travelling_ &= ~bit(i);
-        arrive(i);
-      }
+      const auto each = [&](Moments& moments, auto then) {
+        for (; moments.size > 0 && moments.next() <= now_; moments.pop()) then();
+      };
+      each(state.arrivals, [&] { ++state.arrived, ready_ |= bit(receive_lane(i)); });
+      each(state.known, [&] { done(send_lane(i)); });
+      each(state.freed, [&] { freed(i); });
+      if (state.arrivals.size + state.known.size + state.freed.size == 0) travelling_ &= ~bit(i);
     });
     for_each_bit(adding_, [&](uint16_t i) {
       if (states_[i].added_at > now_) return;
       adding_ &= ~bit(i);
-      --states_[i].arrived;
-      --states_[i].outstanding;
-      ready_ |= bit(send_lane(i));
-      move_on(receive_lane(i));
+      taken(i);
     });
   }
   for (size_t lane = 0; lane < lanes_.size(); ++lane)

@@ -47,7 +47,9 @@ class Lockstep {
     std::array<After, 2> send_after{}, receive_after{};
   };
 
-  explicit Lockstep(double latency_s) : latency_(latency_s) {}
+  /// `back_s`: until a sender knows that a chunk has arrived, which its own waits need, and that one has been
+  /// taken, so that its credit is free; and at first, that there are receives.
+  explicit Lockstep(double latency_s, double back_s = 0) : latency_(latency_s), back_(back_s) {}
   /// Returns its number.
   uint16_t add_port(double capacity);
   /// Returns its number. Lanes are send_lane() and receive_lane() of flows; waits may name flows that are
@@ -67,28 +69,40 @@ class Lockstep {
     uint32_t op = 0, segment = 0;
     uint64_t dependents = 0;  ///< lanes that may wait for it
   };
+  /// Moments in turn, of at most so many chunks as there are credits.
+  struct Moments {
+    std::array<double, kMostCredits> at{};
+    uint32_t first = 0, size = 0;
+    void push(double moment) { at[(first + size++) % at.size()] = moment; }
+    double next() const { return at[first]; }
+    void pop() { first = (first + 1) % static_cast<uint32_t>(at.size()), --size; }
+  };
   struct State {
     double remaining = 0;  ///< of the chunk that is being sent
     double debt = 0;       ///< of earlier ones that kSameMoment let end too soon
-    uint32_t outstanding = 0, arrived = 0, travelling = 0;
-    std::array<double, kMostCredits> arrivals{};  ///< of those that travel, in turn
-    uint32_t next_arrival = 0;
+    uint32_t outstanding = 0, arrived = 0;
+    Moments arrivals, known,
+        freed;            ///< of chunks at the receiver, and of their arrival and credit at the sender
     double added_at = 0;  ///< when the addition under way is done
   };
 
   bool waits(const Lane& lane, const std::array<After, 2>& after) const;
   void look_at(uint16_t lane);
   void move_on(uint16_t lane);
-  void arrive(uint16_t flow);
+  void done(uint16_t lane);
+  void sent(uint16_t flow);
+  void taken(uint16_t flow);
+  void freed(uint16_t flow);
   double next_moment(const std::vector<double>& rates) const;
   const std::vector<double>& rates();
 
-  const double latency_;
+  const double latency_, back_;
   std::vector<double> ports_;
   std::vector<Flow> flows_;
   std::vector<Lane> lanes_;
   std::vector<State> states_;
-  uint64_t sending_ = 0, adding_ = 0, travelling_ = 0, ready_ = 0;  ///< flows, flows, flows, lanes
+  uint64_t sending_ = 0, adding_ = 0, travelling_ = 0;  ///< flows; travelling: with Moments to come
+  uint64_t ready_ = 0;                                  ///< lanes
   double now_ = 0;
   std::array<double, kMostFlows> adder_free_{};              ///< from then on
   std::unordered_map<uint64_t, std::vector<double>> rates_;  ///< by `sending_`

@@ -41,6 +41,26 @@ TEST(Lockstep, credits_come_back_after_a_latency) {
   }
 }
 
+TEST(Lockstep, on_channels_a_sender_is_told_later) {
+  for (const uint32_t credits : {1u, 2u}) {
+    Lockstep lockstep(5, 3);
+    const uint16_t port = lockstep.add_port(1);
+    lockstep.add_flow(flow_of(port, lockstep.add_port(1), 4, credits));
+    // Receives are known after 3 s; so many chunks every nine seconds.
+    EXPECT_NEAR(lockstep.run(), 3 + 9.0 * (4.0 / credits) + (credits - 1), 0.05) << credits;
+  }
+  Lockstep lockstep(5, 3);
+  const uint16_t there = lockstep.add_flow(flow_of(lockstep.add_port(1), lockstep.add_port(1), 1));
+  Lockstep::Flow back = flow_of(lockstep.add_port(1), lockstep.add_port(1), 1);
+  back.receive_after[0] = after(Lockstep::send_lane(there));
+  const uint16_t second = lockstep.add_flow(back);
+  EXPECT_NEAR(lockstep.run(), 3 + 1 + 5 + 3 + 3, 0.05)
+      << "a receive waits until the other send is known to have "
+         "arrived, and its own sender is told";
+  lockstep.flow(second).receive_after[0] = {};
+  EXPECT_NEAR(lockstep.run(), 3 + 1 + 5 + 3, 0.05);
+}
+
 TEST(Lockstep, connections_share_ports_by_weight_and_by_what_others_cannot_use) {
   Lockstep lockstep(0);
   const uint16_t out = lockstep.add_port(1), wide = lockstep.add_port(10), narrow = lockstep.add_port(0.1);

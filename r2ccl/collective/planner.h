@@ -24,7 +24,10 @@ struct Job {
   double bytes_per_second = 50e9;      ///< of capacity 1, each direction
   double latency_s = 5e-6;             ///< from one node's operation to the next one's, besides the bytes
   double reduce_bytes_per_second = 0;  ///< the engine's additions on each node; 0: faster than any port
-  uint32_t most_segments = 64;         ///< K, at most; more need more memory for what is under way
+  /// Until a sender knows that a message has arrived or has been taken, and at first that there are receives,
+  /// besides the latency there. 0 on simulated ports; on channels a latency. Of operations that are alone.
+  double back_s = 0;
+  uint32_t most_segments = 64;  ///< K, at most; more need more memory for what is under way
   /// Operations of this size in flight: while one fills the pipeline, or empties it, the others use the
   /// ports.
   uint32_t outstanding = 1;

@@ -224,6 +224,7 @@ class Predictor {
     if (queues(candidate.algorithm) && in_flight > 1) {
       candidate.queued_s = queued_seconds(candidate, in_flight, candidate.beside).most();
     }
+    if (alone() && !queues(candidate.algorithm)) candidate.fill_s += 2 * job_.back_s;
     const double fill = candidate.fill_s / (static_cast<double>(in_flight) * candidate.beside);
     candidate.seconds = std::max(candidate.transfer_s, candidate.reduction_s) + fill;
     candidate.seconds = queues(candidate.algorithm) && in_flight > 1
@@ -244,7 +245,7 @@ class Predictor {
     constexpr double kIdle = 2.5;
     const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
     if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
-    if (queues(candidate.algorithm)) return 1;
+    if (queues(candidate.algorithm)) return alone() ? candidate.in_turn : 1;
     const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
     return 1 + kIdle * (1 - part) / candidate.beside;
   }
@@ -277,7 +278,8 @@ class Predictor {
   }
   /// Before a chunk is sent, the one that was sent kCredits before has arrived.
   double credit_steps(double chunks, double chunk) const {
-    return std::floor((chunks - 1) / ScheduleBuilder::kCredits) * (unit_ * chunk + job_.latency_s);
+    return std::floor((chunks - 1) / ScheduleBuilder::kCredits) *
+           (unit_ * chunk + job_.latency_s + job_.back_s);
   }
   /// R2CCL-AllReduce's rings beside each other, and then the tail.
   double r2ccl_steps(const R2cclRings& rings, uint32_t k, double added, double outside) const {

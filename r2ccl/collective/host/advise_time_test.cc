@@ -178,8 +178,7 @@ TEST(AdviseTime, few_pieces_of_several_degraded_nodes_take_about_what_is_predict
     expect_right({4, 0, 4, kNic, lost}, 0.15, 0.06, 0, 0.02);
 }
 
-// Known gap: one operation that is alone waits for its first receives and its last acknowledgements, and
-// chunks of few messages are not alike on all NICs.
+// Known gap: the NICs have unequal parts of chunks of few messages.
 TEST(AdviseTime, an_operation_that_is_alone_is_predicted_too_fast) {
   for (const size_t p : {4, 8})
     for (const uint64_t mib : {4, 16})
