@@ -10,14 +10,14 @@ namespace {
 
 /// Sorted capacities as levels: at most kMostLevels different values, each node's at most its own.
 std::vector<double> levelled(std::vector<double> sorted) {
-  constexpr double kSame = 0.01;  // closer than that is one level
   struct Level {
     size_t first;
     double value;
   };
   std::vector<Level> levels;
   for (size_t i = 0; i < sorted.size(); ++i) {
-    if (levels.empty() || sorted[i] > levels.back().value * (1 + kSame)) levels.push_back({i, sorted[i]});
+    if (levels.empty() || sorted[i] > levels.back().value * (1 + kSameLevel))
+      levels.push_back({i, sorted[i]});
   }
   while (levels.size() > kMostLevels) {
     size_t nearest = 1;

@@ -38,6 +38,7 @@ struct MixFractions {
 };
 MixFractions mix_fractions(std::span<const double> capacities);
 inline constexpr size_t kMostLevels = 5;
+inline constexpr double kSameLevel = 0.01;  ///< capacities that are closer than that are one level
 /// The time of any mix without fill: the most loaded node's.
 double mix_time(std::span<const double> capacities, std::span<const MixPart> parts);
 

@@ -77,14 +77,32 @@ std::string reason(const Job& job, const Plan& plan) {
 /// predicted: messages of its own, and turns of the thread that sends them.
 double gain_of(const Job& job) { return job.outstanding > 1 ? 1e-2 : 1e-3; }
 
+/// Predictions of an operation that is alone, of whose candidates only the least times are known as yet: in
+/// their order, until the next one is slower for certain, or so many are known that time is better saved.
+std::vector<Candidate> contenders(const Job& job, std::vector<Candidate> least) {
+  constexpr size_t kMost = 16;
+  std::stable_sort(least.begin(), least.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  std::vector<Candidate> whole;
+  double best = INFINITY;
+  for (const Candidate& of : least) {
+    if (of.seconds > best * (1 + gain_of(job)) || whole.size() == kMost) break;
+    whole.push_back(predict(job, of.algorithm, of.segments, of.leaves));
+    best = std::min(best, whole.back().seconds);
+  }
+  return whole;
+}
+
 /// The fastest of an algorithm's candidates: each number of segments that is a power of two below the most,
 /// each number of leaves.
 Candidate best_of(Algorithm algorithm, const Job& job) {
   const auto nodes = static_cast<uint32_t>(job.capacities.size());
+  const bool alone = job.outstanding < 2;
   std::vector<Candidate> all;
-  const auto consider = [&](const Candidate& candidate) {
+  const auto consider = [&](uint32_t k, uint32_t leaves) {
+    const Candidate candidate = predict(job, algorithm, k, leaves, alone);
     const double chunk = candidate.least_chunk * static_cast<double>(job.bytes);
-    if (candidate.segments > 1 && chunk > 0 && chunk < static_cast<double>(job.least_chunk_bytes)) return;
+    if (k > 1 && chunk > 0 && chunk < static_cast<double>(job.least_chunk_bytes)) return;
     all.push_back(candidate);
   };
   for (uint32_t k = job.most_segments;; k /= 2) {
@@ -94,25 +112,24 @@ Candidate best_of(Algorithm algorithm, const Job& job) {
       std::sort(sorted.begin(), sorted.end());
       for (uint32_t leaves = 1; leaves < nodes; ++leaves) {
         // Only between nodes that differ: else which is a leaf would be chance.
-        if (sorted[leaves] > sorted[leaves - 1] || (leaves == 1 && sorted[0] >= most))
-          consider(predict(job, algorithm, k, leaves));
+        if (sorted[leaves] > sorted[leaves - 1] || (leaves == 1 && sorted[0] >= most)) consider(k, leaves);
       }
     } else {
-      consider(predict(job, algorithm, k));
+      consider(k, 0);
     }
     if (k == 1) break;
   }
+  if (alone) all = contenders(job, std::move(all));
   // Fill counts in full here: it is what more segments reduce.
   const auto seconds = [&](const Candidate& of) {
-    return job.outstanding < 2 ? of.seconds
-                               : std::max({of.transfer_s, of.reduction_s, of.steps_s, of.queued_s}) +
-                                     of.fill_s / (static_cast<double>(job.outstanding) * of.beside);
+    if (alone) return of.seconds;
+    return std::max({of.transfer_s, of.reduction_s, of.steps_s, of.queued_s}) +
+           of.fill_s / (static_cast<double>(job.outstanding) * of.beside);
   };
   const auto faster = [&](const Candidate& a, const Candidate& b) {
     return seconds(a) < seconds(b) * (1 - 1e-9);
   };
   Candidate best = *std::min_element(all.begin(), all.end(), faster);
-  if (job.outstanding < 2) return best;
   // No more segments than gain something.
   const double enough = seconds(best) * (1 + gain_of(job) / 2);
   for (const Candidate& candidate : all)

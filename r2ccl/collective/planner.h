@@ -24,7 +24,10 @@ struct Job {
   double bytes_per_second = 50e9;      ///< of capacity 1, each direction
   double latency_s = 5e-6;             ///< from one node's operation to the next one's, besides the bytes
   double reduce_bytes_per_second = 0;  ///< the engine's additions on each node; 0: faster than any port
-  uint32_t most_segments = 64;         ///< K, at most; more need more memory for what is under way
+  /// Until a sender knows that a message has arrived or has been taken, and at first that there are receives,
+  /// besides the latency there. 0 on simulated ports; on channels a latency. Of operations that are alone.
+  double back_s = 0;
+  uint32_t most_segments = 64;  ///< K, at most; more need more memory for what is under way
   /// Operations of this size in flight: while one fills the pipeline, or empties it, the others use the
   /// ports.
   uint32_t outstanding = 1;
@@ -41,7 +44,8 @@ struct Job {
 /// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding ·
 /// beside): for one operation the whole fill; in a stream, what the other operations do not hide. `steps` is
 /// longer where chunks are too small for all NICs. A stream of double trees, four-stages or mixes takes no
-/// less than `queued` (predictor.h). All as simulated ports show it (executor_time_test, advise_time_test).
+/// less than `queued` (predictor.h), one that is alone what its lanes wait for (alone.h). All as simulated
+/// ports show it (executor_time_test, advise_time_test, sim_prediction_test).
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
   uint32_t segments = 1;   ///< K that is best for it
@@ -51,8 +55,8 @@ struct Candidate {
   double transfer_s = 0;   ///< the busiest port
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
-  double fill_s = 0;       ///< until the pipeline is full, and empty
-  double waits_s = 0;      ///< latencies and additions between a lane's steps in one operation, all together
+  double fill_s = 0;   ///< until the pipeline is full, and empty; alone: all that lanes wait for each other
+  double waits_s = 0;  ///< latencies and additions between a lane's steps in one operation, all together
   double latencies_s = 0;  ///< those on the longest path of one operation
   double in_turn = 1;      ///< a chunk takes so many times as long as if all NICs had their share of it
   double queued_s = 0;     ///< queued_seconds() of a stream

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "r2ccl/collective/algorithms.h"
+#include "r2ccl/collective/alone.h"
 #include "r2ccl/collective/cost.h"
 #include "r2ccl/collective/rails.h"
 
@@ -33,8 +34,9 @@ double closed_network(double busy, double stations, double away, uint32_t custom
 /// Where the job's numbers come in: units of data 1 at capacity 1 become seconds.
 class Predictor {
  public:
-  explicit Predictor(const Job& job)
+  explicit Predictor(const Job& job, bool least)
       : job_(job),
+        least_only_(least),
         c_(job.capacities),
         p_(c_.size()),
         unit_(static_cast<double>(job.bytes) / job.bytes_per_second),
@@ -44,7 +46,8 @@ class Predictor {
     Candidate result = start(Algorithm::kRing, k);
     result.transfer_s = unit_ * ring_volume(p_) / least_;
     result.reduction_s = addition_time(ring_volume(p_) / 2);
-    result.steps_s = ring_steps(1, p_, least_, k);
+    result.steps_s = alone() ? alone_ring_seconds(job_, natural_order(static_cast<uint32_t>(p_)), 1, k)
+                             : ring_steps(1, p_, least_, k);
     result.fill_s = ring_fill(1, p_, k);
     result.least_chunk = ring_chunk(1, p_, k);
     result.lanes = 2;
@@ -68,7 +71,8 @@ class Predictor {
     for (const double share : best.shares.extra)
       if (share > 0) result.lanes += 4;
     // Its chains have few messages under way, which the next operation's follow.
-    if (extra > 0 && job_.outstanding > 1) result.steps_s = std::max(result.steps_s, result.fill_s);
+    if (extra > 0)
+      result.steps_s = std::max(result.steps_s, alone() ? credit_steps(k, extra / k) : result.fill_s);
     result.formula = "max over nodes of (2 - 2u - extra)/c, + 2(p-1) extra/K";
     return sum(result);
   }
@@ -87,6 +91,7 @@ class Predictor {
     result.fill_s =
         2 * depth * (unit_ * 0.5 / k / least_ + job_.latency_s + addition_time(0.5 / k)) + channels;
     result.latencies_s = result.fill_s;
+    if (alone()) set_alone(result, credit_steps(k, 0.5 / k), [&] { return alone_tree_seconds(job_, k); });
     result.formula = "max over nodes of (data in, data out)/c, + log2(p)/(K c_min)";
     return sum(result);
   }
@@ -108,7 +113,13 @@ class Predictor {
       outside += ring.fraction * (static_cast<double>(p_) - members);
     }
     result.reduction_s = addition_time(added + outside);
-    result.fill_s = unit_ * rings.fill + (static_cast<double>(p_) + 2) * job_.latency_s + ring_fill(1, p_, k);
+    double hops = static_cast<double>(p_) + 2;
+    if (alone()) {
+      result.steps_s = r2ccl_steps(rings, k, added, outside);
+      // To the first member, along the ring, and back; the rings' last latency.
+      hops = rings.rings.size() > 1 ? static_cast<double>(rings.rings[1].order.size()) + 1 : 0;
+    }
+    result.fill_s = unit_ * rings.fill + hops * job_.latency_s + ring_fill(1, p_, k);
     result.formula = "max(a(1-Y)/c, a(1-Y)+bY) + Y/c + (Y/K)(1/c+m-1), best Y, for each level of capacity";
     return sum(result);
   }
@@ -129,7 +140,15 @@ class Predictor {
       result.fill_s -= std::max(0.0, std::max(result.transfer_s, result.reduction_s) - unit_ / least_) / k;
     result.latencies_s = four_stage_latencies(p_ - leaves, k) * job_.latency_s;
     result.waits_s = four_stage_waits(1, p_ - leaves, k);
-    result.in_turn = messages_in_turn(result.least_chunk);
+    result.in_turn = messages_in_turn(job_, result.least_chunk);
+    if (alone()) {
+      const Ranks order = by_capacity(c_);
+      const MixPart only{1, Ranks(order.begin() + leaves, order.end()),
+                         Ranks(order.begin(), order.begin() + leaves)};
+      set_alone(result, four_stage_least(1, p_ - leaves, k), [&] {
+        return alone_seconds(job_, {&only, 1}, k);
+      });
+    }
     result.formula = "max(1/c_leaf, (2+(s-2)/(p-s))/c_owner)(1+1/K)";
     return sum(result);
   }
@@ -138,7 +157,7 @@ class Predictor {
     Candidate result = start(Algorithm::kMix, k);
     const MixFractions best = mix_fractions(c_);
     result.transfer_s = unit_ * best.seconds;
-    double added = 0, latencies = 0;
+    double added = 0, latencies = 0, least = 0;
     bool leafy = false;
     std::vector<uint32_t> lanes(p_);
     for (const MixPart& part : best.parts) {
@@ -152,7 +171,7 @@ class Predictor {
       added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
       if (ring) {
         const double chunks = ring_chunk(part.fraction, p_, segments) * kBuilderDepth;  // side by side
-        result.in_turn = std::max(result.in_turn, messages_in_turn(chunks));
+        result.in_turn = std::max(result.in_turn, messages_in_turn(job_, chunks));
         result.steps_s = std::max(result.steps_s, ring_steps(part.fraction, p_, least_, segments));
         result.waits_s = std::max(result.waits_s, ring_waits(part.fraction, segments));
         latencies = std::max(latencies, 2.0 * static_cast<double>(p_) * segments);
@@ -160,10 +179,11 @@ class Predictor {
         leafy = true;
         const double chunk = part.fraction / (owners * k);
         result.least_chunk = smaller(result.least_chunk, chunk);
-        result.in_turn = std::max(result.in_turn, messages_in_turn(chunk));
+        result.in_turn = std::max(result.in_turn, messages_in_turn(job_, chunk));
         result.steps_s = std::max(result.steps_s, four_stage_steps(part.fraction, part.owners.size(), k));
         result.waits_s = std::max(result.waits_s, four_stage_waits(part.fraction, part.owners.size(), k));
         latencies = std::max(latencies, four_stage_latencies(part.owners.size(), k));
+        least = std::max(least, four_stage_least(part.fraction, part.owners.size(), k));
         result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));
       }
     }
@@ -174,16 +194,26 @@ class Predictor {
     result.reduction_s = addition_time(added);
     result.fill_s = leafy ? pipeline_fill(result, k) : ring_fill(1, p_, k);
     result.latencies_s = latencies * job_.latency_s;
+    if (alone()) set_alone(result, least, [&] { return alone_seconds(job_, best.parts, k); });
     result.formula = "max(max 1/c, 2(p-1)/sum c)(1+1/K)";
     return sum(result);
   }
 
  private:
+  bool alone() const { return job_.outstanding < 2; }
   Candidate start(Algorithm algorithm, uint32_t k) const {
     Candidate result;
     result.algorithm = algorithm;
     result.segments = k;
     return result;
+  }
+  /// An operation that is alone: `steps` of its longest lane, and what all its lanes take that wait for each
+  /// other, if that is asked for.
+  template <typename F>
+  void set_alone(Candidate& candidate, double steps, F alone_seconds) const {
+    const double least = std::max({candidate.transfer_s, candidate.reduction_s, steps});
+    candidate.steps_s = steps;
+    candidate.fill_s = least_only_ ? 0 : std::max(0.0, alone_seconds() - least);
   }
   Candidate sum(Candidate candidate) const {
     candidate.beside = beside_of(candidate);
@@ -194,6 +224,7 @@ class Predictor {
     if (queues(candidate.algorithm) && in_flight > 1) {
       candidate.queued_s = queued_seconds(candidate, in_flight, candidate.beside).most();
     }
+    if (alone() && !queues(candidate.algorithm)) candidate.fill_s += 2 * job_.back_s;
     const double fill = candidate.fill_s / (static_cast<double>(in_flight) * candidate.beside);
     candidate.seconds = std::max(candidate.transfer_s, candidate.reduction_s) + fill;
     candidate.seconds = queues(candidate.algorithm) && in_flight > 1
@@ -214,7 +245,7 @@ class Predictor {
     constexpr double kIdle = 2.5;
     const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
     if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
-    if (queues(candidate.algorithm)) return job_.outstanding > 1 ? 1 : candidate.in_turn;
+    if (queues(candidate.algorithm)) return alone() ? candidate.in_turn : 1;
     const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
     return 1 + kIdle * (1 - part) / candidate.beside;
   }
@@ -245,6 +276,31 @@ class Predictor {
     const double step = unit_ * chunk * kBuilderDepth / capacity;
     return k * ((2 * (n - 1) - 1) * std::max(alone, step) + step);
   }
+  /// Before a chunk is sent, the one that was sent kCredits before has arrived.
+  double credit_steps(double chunks, double chunk) const {
+    return std::floor((chunks - 1) / ScheduleBuilder::kCredits) *
+           (unit_ * chunk + job_.latency_s + job_.back_s);
+  }
+  /// R2CCL-AllReduce's rings beside each other, and then the tail.
+  double r2ccl_steps(const R2cclRings& rings, uint32_t k, double added, double outside) const {
+    double around = 0, pieces = 0;
+    for (size_t i = 0; i < rings.rings.size(); ++i) {
+      const PartialRing& ring = rings.rings[i];
+      around = std::max(around, alone_ring_seconds(job_, ring.order, ring.fraction, segments_of(ring, k)));
+      const uint32_t count = tail_pieces(static_cast<uint32_t>(ring.order.size()), k);
+      if (i > 0) pieces = std::max(pieces, credit_steps(count, ring.fraction / count));
+    }
+    return std::max({unit_ * rings.stage1, around, addition_time(added)}) +
+           std::max({unit_ * rings.tail, addition_time(outside), pieces});
+  }
+  /// Four-stage's reduce-scatter, whose lane begins each segment without a wait, and the last chunk's way
+  /// back.
+  double four_stage_least(double fraction, size_t owners, uint32_t k) const {
+    const double m = static_cast<double>(owners), chunk = fraction / (m * k),
+                 step = unit_ * chunk + job_.latency_s;
+    const double scatter = owners > 1 ? k * ((m - 1) * step - job_.latency_s) + job_.latency_s : 0;
+    return scatter + std::max(1.0, m - 1) * step;
+  }
   double ring_fill(double fraction, size_t members, uint32_t k) const {
     const double chunk = fraction / (static_cast<double>(members) * kBuilderDepth * k);
     return job_.latency_s + addition_time(chunk);
@@ -272,20 +328,12 @@ class Predictor {
   /// The first segment goes through reduce-scatter before anything comes back, the last one through the way
   /// back alone.
   double pipeline_fill(const Candidate& candidate, uint32_t k) const {
-    const double steps = job_.outstanding > 1 ? 0 : candidate.steps_s;  // a stream's have queued_seconds()
-    return std::max({candidate.transfer_s, candidate.reduction_s, steps}) / k +
+    return std::max(candidate.transfer_s, candidate.reduction_s) / k +
            (static_cast<double>(p_) + 2) * job_.latency_s;
-  }
-  /// A chunk that is cut into fewer messages than there are NICs takes so many times as long as if all of
-  /// them had their share of it. Messages are one and a half times as large as the least one, on average.
-  double messages_in_turn(double chunk) const {
-    constexpr double kMessage = 1.5 * kLeastMessage, kOfEachNic = 1.5 * 10 / kLeastChunkTenths;
-    const double all = kOfEachNic * static_cast<double>(job_.least_chunk_bytes);
-    if (all <= 0 || job_.bytes == 0) return 1;
-    return std::clamp(all / (chunk * static_cast<double>(job_.bytes)), 1.0, std::max(1.0, all / kMessage));
   }
 
   const Job& job_;
+  const bool least_only_;
   const std::vector<double>& c_;
   const size_t p_;
   const double unit_, least_;
@@ -298,14 +346,22 @@ bool queues(Algorithm algorithm) {
          algorithm == Algorithm::kMix;
 }
 
+double messages_in_turn(const Job& job, double chunk) {
+  // Messages are one and a half times as large as the least one, on average.
+  constexpr double kMessage = 1.5 * kLeastMessage, kOfEachNic = 1.5 * 10 / kLeastChunkTenths;
+  const double all = kOfEachNic * static_cast<double>(job.least_chunk_bytes);
+  if (all <= 0 || job.bytes == 0) return 1;
+  return std::clamp(all / (chunk * static_cast<double>(job.bytes)), 1.0, std::max(1.0, all / kMessage));
+}
+
 Queued queued_seconds(const Candidate& candidate, uint32_t in_flight, uint32_t beside) {
   const double busy = std::max(candidate.transfer_s, candidate.reduction_s);
   return {closed_network(busy, candidate.in_turn, candidate.waits_s, beside),
           closed_network(busy, candidate.in_turn, candidate.latencies_s, in_flight)};
 }
 
-Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves) {
-  const Predictor predictor(job);
+Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves, bool least) {
+  const Predictor predictor(job, least);
   switch (algorithm) {
     case Algorithm::kRing:
       break;

@@ -12,8 +12,14 @@ namespace r2ccl::collective {
 inline constexpr uint32_t kBuilderDepth = 2;  ///< of the rings' builders
 
 /// The algorithm's time with K = `segments`; `leaves`: of four-stage, at least 1 and fewer than there are
-/// nodes.
-Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves = 0);
+/// nodes. `least`: of an operation that is alone, without what its lanes wait for, which takes longer to find
+/// out: no more seconds than without it, up to rounding.
+Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves = 0,
+                  bool least = false);
+
+/// A chunk that is this part of the data, cut into fewer messages than there are NICs, takes so many times as
+/// long as if all of them had their share of it.
+double messages_in_turn(const Job& job, double chunk);
 
 /// Those whose lanes wait for each other, so that queued_seconds() holds in a stream: double tree, four-stage
 /// and mix.

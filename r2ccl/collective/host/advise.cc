@@ -69,7 +69,7 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.bytes = bytes;
   job.bytes_per_second = speeds.bytes_per_second;
   job.reduce_bytes_per_second = speeds.reduce_bytes_per_second;
-  job.latency_s = kLatencySeconds;
+  job.latency_s = job.back_s = kLatencySeconds;
   job.outstanding = outstanding;
   job.beside = std::min(outstanding, kMostSlots);
   if (speeds.rails > 1) job.least_chunk_bytes = speeds.rails * kLeastMessage * kLeastChunkTenths / 10;

@@ -178,6 +178,23 @@ TEST(AdviseTime, few_pieces_of_several_degraded_nodes_take_about_what_is_predict
     expect_right({4, 0, 4, kNic, lost}, 0.15, 0.06, 0, 0.02);
 }
 
+// Known gap: the NICs have unequal parts of chunks of few messages.
+TEST(AdviseTime, an_operation_that_is_alone_is_predicted_too_fast) {
+  for (const size_t p : {4, 8})
+    for (const uint64_t mib : {4, 16})
+      for (const Algorithm algorithm : {Algorithm::kFourStage, Algorithm::kMix}) {
+        Stream stream = degraded(p, 0.25, mib << 20);
+        stream.rate = kNic * stream.rails;
+        stream.operations = stream.open = stream.slots = 1;
+        const Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
+        const Job job = job_of(stream.capacities, stream.bytes, 1, speeds);
+        const Candidate candidate = plan(job).value().candidates[size_t(algorithm)];
+        const double ratio = candidate.seconds / run(stream, build(job, candidate));
+        EXPECT_GT(ratio, 0.7) << name(algorithm) << " " << p << " " << mib;
+        EXPECT_LT(ratio, 0.95) << name(algorithm) << " " << p << " " << mib;
+      }
+}
+
 // Known gap: eight operations of 512 KiB share the leaves' ports when they begin, and none of them comes back
 // early.
 TEST(AdviseTime, few_pieces_of_two_half_nodes_of_four_are_predicted_too_fast) {

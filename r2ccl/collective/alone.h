@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a four-stage or a mix takes that is alone, from what its lanes wait for. Pure.
+#pragma once
+
+#include <span>
+
+#include "r2ccl/collective/algorithms.h"
+#include "r2ccl/collective/planner.h"
+
+namespace r2ccl::collective {
+
+/// Seconds of one operation of `job` whose parts run at the same time with K = `segments`, as mix_allreduce()
+/// and four_stage_allreduce() have them. Nodes of about the same capacity count as one kind.
+double alone_seconds(const Job& job, std::span<const MixPart> parts, uint32_t segments);
+/// The same of double_tree_allreduce(). Ranks of the same height in a tree count as one kind.
+double alone_tree_seconds(const Job& job, uint32_t segments);
+/// The same of a ring of `fraction` of the data, as add_ring() has it, without its last latency: what waits
+/// for what goes around the ring, or the slowest node is never idle. Two ranks or more.
+double alone_ring_seconds(const Job& job, const Ranks& order, double fraction, uint32_t segments);
+
+}  // namespace r2ccl::collective
