@@ -16,24 +16,23 @@ def mode3_median(results, case, step, measured):
 
 
 # What, the cases' name, the step, the set.
-MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_margin"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_margin"),
-         ("one of four lost", "lost", "after", "nccl_mode3_margin"), ("two of four lost", "half", "after", "nccl_mode3_margin"),
-         ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_margin"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_margin"),
-         ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_margin"),
-         ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_margin"),
+MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_default"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_default"),
+         ("one of four lost", "lost", "after", "nccl_mode3_default"), ("two of four lost", "half", "after", "nccl_mode3_default"),
+         ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_default"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_default"),
+         ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_default"),
+         ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_default"),
          ("one NIC of eight lost", "eighth", "after", "nccl_mode3_256MiB"), ("one of four lost", "lost", "after", "nccl_mode3_256MiB"),
          ("two of four lost", "half", "after", "nccl_mode3_256MiB"),
+         ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_256MiB_two"),
+         ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_256MiB_two"),
          *((f"{what}, NICs of 1 Gbit/s", case, "after", "nccl_mode3_slow_256MiB")
            for what, case in (("one NIC of eight lost", "eighth"), ("one of four lost", "lost"), ("two of four lost", "half"), ("six nodes, one of four lost", "six_nodes"))))
-WITHOUT_MARGIN = (("one of four lost", "lost", "after", "nccl_mode3_degraded"),
-                  ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_degraded"),
-                  ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_degraded"))
-BALANCE = ("healthy", "eighth", "throttle", "two_degraded", "second_loss")  # cases in which the tuner, with its margin, mostly or always chose NCCL's ring
+BALANCE = ("healthy", "eighth", "throttle")  # cases in which the tuner chose NCCL's ring
 
 
-def mode3(results, cases=MODE3):
+def mode3(results):
     rows = []
-    for title, case, step, measured in cases:
+    for title, case, step, measured in MODE3:
         known = {row["case"]: row for row in rows_of(results, "nccl", measured) if row["step"] == step}
         mine = mode3_median(results, f"{case}_mode3", step, measured)
         rows.append([inputs.size(int(mine["bytes"])), title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")),
@@ -48,7 +47,7 @@ def mode3_schedules(results):
     return markdown(["schedule", "time (ms)", "time / bound"], lines)
 
 
-VERSIONS = ("nccl_mode3_2_23", "nccl_mode3_margin", "nccl_mode3_2_30", "nccl_mode3_2_32")
+VERSIONS = ("nccl_mode3_2_23", "nccl_mode3_default", "nccl_mode3_2_30", "nccl_mode3_2_32")
 
 
 def mode3_versions(results):
@@ -106,7 +105,7 @@ def mode3_sizes(results, *sets):
     return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
 
 
-def small_ratio(results, size, lost, name, other, measured="mode3_sizes_5"):
+def small_ratio(results, size, lost, name, other, measured):
     """Of the medians of small operations."""
     took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", measured) if (row["bytes"], row["lost"]) == (str(size), lost)}
     return took[name] / took[other]
@@ -139,7 +138,6 @@ def mode3_to_bound(results, pick):
 
 BLOCKS = {
     "mode3": mode3,
-    "mode3-without-margin": lambda results: mode3(results, WITHOUT_MARGIN),
     "mode3-versions": mode3_versions,
     "mode3-schedules": mode3_schedules,
     "mode3-algorithms": mode3_algorithms,
@@ -148,11 +146,10 @@ BLOCKS = {
     "mode3-algorithms-pauses": lambda results: mode3_algorithms(results, "mode3_algorithms_pauses"),
     "mode3-throttled": mode3_throttled,
     "mode3-plans": mode3_plans,
-    "mode3-sizes-2": lambda results: mode3_sizes(results, "mode3_sizes_2"),
 }
 NUMBERS = {
-    "mode3.small-balance": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring"), 3),
-    "mode3.small-balance-fewer-looks": lambda results: short(small_ratio(results, 8, "1/8", "balance", "ring", "mode3_sizes_5_fewer_looks"), 3),
+    **{f"mode3.small-{name}{suffix}": (lambda name, measured: lambda results: short(small_ratio(results, 8, "1/8", name, "ring", measured), 3))(name, f"mode3_sizes_5{rest}")
+       for name in ("balance", "mode3") for suffix, rest in (("", ""), ("-fewer-looks", "_fewer_looks"))},
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
