@@ -239,7 +239,7 @@ inline void Receiver::look_for(uint64_t message, Owned owned) {
     return;
   }
   if (End::is_crowded(active()->posted - active()->completed, Path::kSendDepth)) drain(*active(), owned);
-  arrivals_.look(beside.size() + 1, [&](size_t at) {
+  arrivals_.look(beside.size() + 1, [&](size_t at) -> bool {
     drain(at == 0 ? *active() : *beside[at - 1], owned);
     return receiving_.ledger.complete(message);
   });
