@@ -38,8 +38,9 @@ class SendingEndOf {
   SendLedgerOf<kWindow> ledger;  ///< post and test use it directly
 
   /// A test has found that its send is not done. Does it look for completions on the active path?
-  /// `under_way`: as the host's. Without anything under way the ACK alone is missing, and a completion can
-  /// only show that the queue pair is dead, so that the ACK does not come: one test in so many looks.
+  /// `under_way`: as the host's. Without anything under way there what is missing is the ACK, or on a lane.
+  /// Of a completion that matters only one is left, which shows that the queue pair is dead, so that the ACK
+  /// does not come: one test in so many looks.
   static constexpr uint32_t kTestsPerIdleLook = 16;
   bool looks(bool under_way) { return under_way || ++idle_tests_ % kTestsPerIdleLook == 0; }
 

@@ -20,10 +20,10 @@ constexpr double kLeastCapacity = 0.01;
 constexpr double kLeastGain = 0.03;
 /// A node with less than this counts as degraded.
 constexpr double kHealthy = 0.97;
-/// By what predictions are too low at most (advise_time_test): if several nodes are degraded and one has lost
-/// half of its NICs or more, because a piece waits now for that node's port, now for an owner's; …
+/// By about what predictions are too low: if several nodes are degraded and one has lost half of its NICs or
+/// more, because a piece waits now for that node's port, now for an owner's; …
 constexpr double kSeveralLeaves = 1.12;
-/// … and if only one node is not degraded, which owns all of the data.
+/// … and if all nodes but one are leaves, so that one owns all of the data.
 constexpr double kOneOwner = 1.45;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
@@ -113,12 +113,13 @@ uint32_t outstanding_for(uint64_t bytes) {
 
 namespace {
 
-double too_low_by(std::span<const double> capacities) {
+double too_low_by(std::span<const double> capacities, const Candidate& plan) {
   const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
-  const auto degraded =
-      std::count_if(capacities.begin(), capacities.end(), [&](double c) { return c < kHealthy * *most; });
+  const auto degraded = static_cast<size_t>(
+      std::count_if(capacities.begin(), capacities.end(), [&](double c) { return c < kHealthy * *most; }));
   if (degraded < 2) return 1;
-  if (static_cast<size_t>(degraded) + 1 == capacities.size()) return kOneOwner;
+  const size_t leaves = plan.algorithm == Algorithm::kFourStage ? plan.leaves : degraded;
+  if (leaves + 1 == capacities.size()) return kOneOwner;
   return *least < 0.55 * *most ? kSeveralLeaves : 1;
 }
 
@@ -153,7 +154,8 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   }
   const Candidate& best = planned->choice();
   advice.predicted_seconds = stream_seconds(best, pieces, job.outstanding);
-  advice.engine_seconds = speeds.margin * too_low_by(job.capacities) * advice.predicted_seconds;
+  const double too_low = too_low_by(job.capacities, best);
+  advice.engine_seconds = speeds.margin * too_low * advice.predicted_seconds;
   const bool ring = best.algorithm == Algorithm::kRing;
   advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
@@ -162,7 +164,8 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   advice.why = std::string(name(best.algorithm)) + " on the host would take " + times;
   if (advice.engine) return advice;
   if (!ring && advice.predicted_seconds < advice.ring_seconds)
-    advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100);
+    advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100) +
+                  (too_low > 1 ? text(", and %.0f %% for several degraded nodes", too_low * 100 - 100) : "");
   advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
                 : ring    ? ": the engine's ring is no better than NCCL's"
                           : ": too little is gained";

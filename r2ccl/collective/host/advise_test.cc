@@ -141,6 +141,22 @@ TEST(Advise, one_nic_of_eight_is_within_the_default_margin) {
   }
 }
 
+// What predictions for several leaves leave out counts where the plan has them.
+TEST(Advise, several_degraded_nodes_are_taken_to_need_more_where_they_are_leaves) {
+  const auto ask = [](const std::vector<double>& capacities, uint32_t rails) {
+    return advise(capacities, 64 << 20, {.bytes_per_second = 1.25e9, .margin = 1, .rails = rails});
+  };
+  const EngineAdvice one_owner = ask({1, 0.5, 0.5}, 4);
+  EXPECT_NEAR(one_owner.engine_seconds, 1.45 * one_owner.predicted_seconds, 1e-9);
+  EXPECT_FALSE(one_owner.engine);
+  EXPECT_NE(one_owner.why.find("45 % for several degraded nodes"), std::string::npos) << one_owner.why;
+  const EngineAdvice one_leaf = ask({1, 0.875, 0.875, 0.875, 0.5}, 8);
+  EXPECT_NEAR(one_leaf.engine_seconds, 1.12 * one_leaf.predicted_seconds, 1e-9);
+  EXPECT_TRUE(one_leaf.engine) << one_leaf.why;
+  const EngineAdvice slight = ask({1, 0.75, 1, 0.75}, 4);
+  EXPECT_EQ(slight.engine_seconds, slight.predicted_seconds);
+}
+
 TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
   for (size_t i = 0; i + 1 < trace::kPlannedAlgorithms; ++i)
     EXPECT_EQ(trace::name(traced_as(Algorithm(i))), name(Algorithm(i)));
