@@ -21,9 +21,10 @@ constexpr double kLeastGain = 0.03;
 /// A node with less than this counts as degraded.
 constexpr double kHealthy = 0.97;
 /// By about what predictions are too low: if several nodes are degraded and one has lost half of its NICs or
-/// more, because a piece waits now for that node's port, now for an owner's; …
+/// more, and there are few pieces; …
 constexpr double kSeveralLeaves = 1.12;
-/// … and if all nodes but one are leaves, so that one owns all of the data.
+/// … and if all nodes but one are leaves: NICs of the one owner whose rails no leaf has are idle. The planner
+/// counts ports, not rails, so that all such plans are refused, also where leaves have lost different rails.
 constexpr double kOneOwner = 1.45;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
