@@ -154,23 +154,54 @@ double busiest_nic(std::span<const Flow> flows, std::span<const RailShares> shar
   return most;
 }
 
-std::vector<RailShares> rail_shares(const Schedule& schedule, std::span<const double> nics, size_t rails) {
-  if (rails < 2 || nics.size() != schedule.ranks * rails) return {};
-  if (std::none_of(nics.begin(), nics.end(), [&](double nic) { return differ(code_of(nic), code_of(nics[0])); }))
-    return {};
-  std::map<std::pair<uint32_t, uint32_t>, size_t> number;
+namespace {
+
+bool differ_among(std::span<const double> nics) {
+  return std::any_of(nics.begin(), nics.end(),
+                     [&](double nic) { return differ(code_of(nic), code_of(nics[0])); });
+}
+
+/// What nodes send each other, and which flow each connection belongs to.
+struct Flows {
   std::vector<Flow> flows;
-  for (const Connection& connection : schedule.connections) {
-    const auto [known, fresh] = number.try_emplace({connection.from, connection.to}, flows.size());
-    if (fresh) flows.push_back({connection.from, connection.to, 0});
-    flows[known->second].amount += connection.weight;
+  std::vector<size_t> of_connection;
+
+  explicit Flows(const Schedule& schedule) {
+    std::map<std::pair<uint32_t, uint32_t>, size_t> number;
+    of_connection.reserve(schedule.connections.size());
+    for (const Connection& connection : schedule.connections) {
+      const auto [known, fresh] = number.try_emplace({connection.from, connection.to}, flows.size());
+      if (fresh) flows.push_back({connection.from, connection.to, 0});
+      flows[known->second].amount += connection.weight;
+      of_connection.push_back(known->second);
+    }
   }
-  const auto of_flow = spread_flows(flows, nics, rails);
+};
+
+}  // namespace
+
+std::vector<RailShares> rail_shares(const Schedule& schedule, std::span<const double> nics, size_t rails) {
+  if (rails < 2 || nics.size() != schedule.ranks * rails || !differ_among(nics)) return {};
+  const Flows traffic(schedule);
+  const auto of_flow = spread_flows(traffic.flows, nics, rails);
   std::vector<RailShares> shares;
   shares.reserve(schedule.connections.size());
-  for (const Connection& connection : schedule.connections)
-    shares.push_back(of_flow[number.at({connection.from, connection.to})]);
+  for (const size_t flow : traffic.of_connection) shares.push_back(of_flow[flow]);
   return shares;
+}
+
+double rails_need(const Schedule& schedule, std::span<const double> nics, size_t rails) {
+  if (rails < 2 || nics.size() != schedule.ranks * rails || !differ_among(nics)) return 1;
+  const Flows traffic(schedule);
+  for (const Flow& flow : traffic.flows) {
+    double common = 0;
+    for (size_t rail = 0; rail < rails; ++rail)
+      common = std::max(common, std::min(nics[flow.from * rails + rail], nics[flow.to * rails + rail]));
+    if (flow.amount > 0 && common <= 0) return INFINITY;
+  }
+  const double ports = Scaling(traffic.flows, nics, rails).bound();
+  const double busiest = busiest_nic(traffic.flows, spread_flows(traffic.flows, nics, rails), nics, rails);
+  return ports > 0 ? std::max(1.0, busiest / ports) : 1;
 }
 
 void RailTurns::set(const RailShares& shares) {

@@ -46,6 +46,11 @@ double busiest_nic(std::span<const Flow> flows, std::span<const RailShares> shar
 /// are, or nothing is known of them.
 std::vector<RailShares> rail_shares(const Schedule& schedule, std::span<const double> nics, size_t rails);
 
+/// How many times as long as nodes need by all their NICs together the busiest NIC needs, if the schedule's traffic
+/// is spread so: above 1 where nodes have lost NICs of different rails, and what they say to each other does not
+/// find enough common ones. Infinite: two nodes have no common rail, and which way Balance finds is not known.
+double rails_need(const Schedule& schedule, std::span<const double> nics, size_t rails);
+
 /// How the chunks of a connection are cut into messages, and which rail each takes: every chunk is spread over the
 /// rails by their shares, and what is too small for that is made up for by the next ones. Both ends of a
 /// connection ask for the same chunks in the same order, and get the same answers.

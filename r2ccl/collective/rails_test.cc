@@ -133,7 +133,8 @@ TEST(Rails, alike_where_nics_are_alike_or_unknown) {
 }
 
 /// Bytes of each rail, of chunks of these sizes.
-std::array<double, 4> cut(RailTurns& turns, const std::vector<size_t>& chunks, size_t most, size_t* messages = nullptr) {
+std::array<double, 4> cut(RailTurns& turns, const std::vector<size_t>& chunks, size_t most,
+                          size_t* messages = nullptr) {
   std::array<double, 4> bytes{};
   for (const size_t chunk : chunks) {
     size_t posted = 0;
@@ -186,11 +187,13 @@ TEST(RailTurns, spread_each_chunk_over_all_rails) {
 TEST(RailTurns, small_chunks_are_one_message_each_in_turn) {
   RailTurns turns(4, 0);
   size_t messages = 0;
-  for (const double bytes : cut(turns, std::vector<size_t>(8, 4096), 64 << 10, &messages)) EXPECT_EQ(bytes, 8192);
+  for (const double bytes : cut(turns, std::vector<size_t>(8, 4096), 64 << 10, &messages))
+    EXPECT_EQ(bytes, 8192);
   EXPECT_EQ(messages, 8u);
 }
 
-// A part that no rail gets would be missing in each chunk, until no rail were due for more than the least message.
+// A part that no rail gets would be missing in each chunk, until no rail were due for more than the least
+// message.
 TEST(RailTurns, even_shares_are_the_whole_for_any_number_of_rails) {
   for (size_t rails = 1; rails <= kMostNics; ++rails) {
     const RailShares shares = even_shares(rails);
@@ -239,6 +242,33 @@ TEST(RailTurns, both_ends_agree_when_shares_change) {
       posted += message.bytes;
     }
   }
+}
+
+/// Of the plan for three nodes, with the NICs that they have lost of four.
+double need(const std::vector<std::vector<size_t>>& gone) {
+  Job job{.capacities = {}, .bytes = 1 << 20};
+  std::vector<double> nics(4 * gone.size(), 1.0);
+  for (size_t node = 0; node < gone.size(); ++node) {
+    job.capacities.push_back(1 - double(gone[node].size()) / 4);
+    for (const size_t nic : gone[node]) nics[4 * node + nic] = 0;
+  }
+  return rails_need(build(job, {.algorithm = Algorithm::kFourStage, .leaves = 2}), nics, 4);
+}
+
+TEST(RailsNeed, an_owners_nics_are_idle_on_rails_that_no_leaf_has) {
+  EXPECT_NEAR(need({{}, {0, 1}, {2, 3}}), 1, 0.01);
+  EXPECT_NEAR(need({{}, {0, 1}, {2}}), 1, 0.01);
+  EXPECT_NEAR(need({{}, {0, 1}, {1, 2}}), 4.0 / 3, 0.2);
+  EXPECT_NEAR(need({{}, {0, 1}, {0, 1}}), 2, 0.01);
+}
+
+TEST(RailsNeed, is_one_where_nothing_is_known_and_infinite_without_a_common_rail) {
+  Job job{.capacities = {1, 0.5, 0.5}, .bytes = 1 << 20};
+  const Schedule schedule = build(job, {.algorithm = Algorithm::kRing});
+  EXPECT_EQ(rails_need(schedule, {}, 4), 1);
+  EXPECT_EQ(rails_need(schedule, std::vector<double>(12, 1.0), 4), 1);
+  EXPECT_EQ(rails_need(schedule, std::vector<double>{1, 1, 1}, 1), 1);
+  EXPECT_EQ(rails_need(schedule, std::vector<double>{1, 1, 1, 0, 0, 1}, 2), INFINITY);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "r2ccl/collective/cost.h"
@@ -23,9 +24,11 @@ constexpr double kHealthy = 0.97;
 /// By about what predictions are too low: if several nodes are degraded and one has lost half of its NICs or
 /// more, and there are few pieces; …
 constexpr double kSeveralLeaves = 1.12;
-/// … and if all nodes but one are leaves: NICs of the one owner whose rails no leaf has are idle. The planner
-/// counts ports, not rails, so that all such plans are refused, also where leaves have lost different rails.
+/// … and if all nodes but one are leaves, and it is not known which NICs they have lost: NICs of the one
+/// owner whose rails no leaf has are idle.
 constexpr double kOneOwner = 1.45;
+/// Among more nodes it takes too long to find out what rails need, and all rails of owners are in use.
+constexpr size_t kMostNodesByRails = 16;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
 constexpr uint64_t kLeastChunk = 128 << 10;
@@ -114,19 +117,28 @@ uint32_t outstanding_for(uint64_t bytes) {
 
 namespace {
 
-double too_low_by(std::span<const double> capacities, const Candidate& plan) {
-  const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
-  const auto degraded = static_cast<size_t>(
-      std::count_if(capacities.begin(), capacities.end(), [&](double c) { return c < kHealthy * *most; }));
+size_t degraded_of(std::span<const double> capacities) {
+  const double most = *std::max_element(capacities.begin(), capacities.end());
+  return static_cast<size_t>(
+      std::count_if(capacities.begin(), capacities.end(), [&](double c) { return c < kHealthy * most; }));
+}
+
+double too_low_by(const Job& job, const Candidate& plan, std::span<const double> nics) {
+  const std::span<const double> capacities = job.capacities;
+  const size_t nodes = capacities.size(), degraded = degraded_of(capacities);
   if (degraded < 2) return 1;
+  const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
+  const double few_pieces = *least < 0.55 * *most ? kSeveralLeaves : 1;
+  if (!nics.empty() && nodes <= kMostNodesByRails)
+    return few_pieces * rails_need(build(job, plan), nics, nics.size() / nodes);
   const size_t leaves = plan.algorithm == Algorithm::kFourStage ? plan.leaves : degraded;
-  if (leaves + 1 == capacities.size()) return kOneOwner;
-  return *least < 0.55 * *most ? kSeveralLeaves : 1;
+  return leaves + 1 == nodes ? kOneOwner : few_pieces;
 }
 
 }  // namespace
 
-EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
+EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds,
+                    std::span<const double> nics) {
   EngineAdvice advice;
   const bool healthy =
       std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > kHealthy; });
@@ -155,9 +167,11 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   }
   const Candidate& best = planned->choice();
   advice.predicted_seconds = stream_seconds(best, pieces, job.outstanding);
-  const double too_low = too_low_by(job.capacities, best);
-  advice.engine_seconds = speeds.margin * too_low * advice.predicted_seconds;
   const bool ring = best.algorithm == Algorithm::kRing;
+  const double most = advice.ring_seconds * (1 - kLeastGain) / speeds.margin;
+  // What costs time to find out only matters where the engine would be taken without it.
+  const double too_low = !ring && advice.predicted_seconds < most ? too_low_by(job, best, nics) : 1;
+  advice.engine_seconds = speeds.margin * too_low * advice.predicted_seconds;
   advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
@@ -166,7 +180,9 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   if (advice.engine) return advice;
   if (!ring && advice.predicted_seconds < advice.ring_seconds)
     advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100) +
-                  (too_low > 1 ? text(", and %.0f %% for several degraded nodes", too_low * 100 - 100) : "");
+                  (std::isinf(too_low) ? ", and two nodes have lost all rails in common"
+                   : too_low > 1       ? text(", and %.0f %% for several degraded nodes", too_low * 100 - 100)
+                                       : "");
   advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
                 : ring    ? ": the engine's ring is no better than NCCL's"
                           : ": too little is gained";

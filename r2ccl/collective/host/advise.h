@@ -56,7 +56,9 @@ struct EngineAdvice {
   std::string why;           ///< a sentence
 };
 /// For a collective of `bytes` on a group's NIC, which runs as pieces, each after the plan that a group makes for it. Capacities: by rank, 0 … 1.
-EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
+/// `nics`: View::nics; empty: not known, or all alike.
+EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds,
+                    std::span<const double> nics = {});
 
 /// As the trace calls it.
 constexpr trace::PlannedAlgorithm traced_as(Algorithm algorithm) {

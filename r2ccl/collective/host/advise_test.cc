@@ -146,7 +146,7 @@ TEST(Advise, several_degraded_nodes_are_taken_to_need_more_where_they_are_leaves
   const auto ask = [](const std::vector<double>& capacities, uint32_t rails) {
     return advise(capacities, 64 << 20, {.bytes_per_second = 1.25e9, .margin = 1, .rails = rails});
   };
-  const EngineAdvice one_owner = ask({1, 0.5, 0.5}, 4);
+  const EngineAdvice one_owner = ask({1, 0.5, 0.5}, 4);  // of lost NICs that are not known
   EXPECT_NEAR(one_owner.engine_seconds, 1.45 * one_owner.predicted_seconds, 1e-9);
   EXPECT_FALSE(one_owner.engine);
   EXPECT_NE(one_owner.why.find("45 % for several degraded nodes"), std::string::npos) << one_owner.why;

@@ -20,6 +20,7 @@ struct Case {
   uint64_t mib;
   double nic = kNic;
   std::vector<uint32_t> lost{};  // several nodes have lost so many of their four NICs, instead of x
+  std::vector<std::vector<size_t>> gone{};  // or: which of their four NICs the nodes have lost, by node
 };
 std::ostream& operator<<(std::ostream& out, const Case& of) {
   out << of.p << " nodes, ";
@@ -39,16 +40,24 @@ struct Outcome {
 Outcome outcome_of(const Case& of) {
   const uint64_t bytes = of.mib << 20, piece = piece_of_operation(bytes);
   Stream stream = of.lost.empty() ? degraded(of.p, of.x, piece) : several_degraded(of.p, of.lost, piece);
+  if (!of.gone.empty()) {
+    stream = degraded(of.p, 0.25, piece);
+    stream.nics.assign(of.p * stream.rails, 1);
+    for (size_t node = 0; node < of.p; ++node) {
+      stream.capacities[node] = 1 - double(of.gone[node].size()) / stream.rails;
+      for (const size_t nic : of.gone[node]) stream.nics[node * stream.rails + nic] = 0;
+    }
+  }
   stream.rate = of.nic * stream.rails;
   stream.operations = (bytes + piece - 1) / piece;
   Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
   Outcome outcome;
-  outcome.advice = advise(stream.capacities, bytes, speeds);
+  outcome.advice = advise(stream.capacities, bytes, speeds, stream.nics);
   outcome.algorithm =
       plan(job_of(stream.capacities, piece, outstanding_for(piece), speeds)).value().choice().algorithm;
   outcome.simulated = seconds_of_choice(stream);
   speeds.margin = kMargin;
-  outcome.with_margin = advise(stream.capacities, bytes, speeds);
+  outcome.with_margin = advise(stream.capacities, bytes, speeds, stream.nics);
   return outcome;
 }
 
@@ -219,6 +228,18 @@ TEST(AdviseTime, several_deeply_degraded_nodes_never_lose_to_balance_by_the_defa
     EXPECT_GT(is.gain(), 0) << of << ": " << is.with_margin.why;
   }
   EXPECT_EQ(taken, 1u) << "the last one gains";
+}
+
+// Four-stage with two leaves and one owner, all of whose traffic is with the leaves.
+TEST(AdviseTime, what_rails_the_leaves_have_counts_where_one_node_owns_everything) {
+  const Outcome same = outcome_of({3, 0, 64, kNic, {}, {{1}, {0, 1}, {}}});
+  EXPECT_NEAR(same.predicted(), 0.75, 0.03) << "the owner's NIC 1 is idle";
+  EXPECT_FALSE(same.with_margin.engine) << same.with_margin.why;
+  EXPECT_LT(same.gain(), 0);
+  const Outcome others = outcome_of({3, 0, 64, kNic, {}, {{2}, {0, 1}, {}}});
+  EXPECT_NEAR(others.predicted(), 1, 0.03);
+  EXPECT_TRUE(others.with_margin.engine) << others.with_margin.why;
+  EXPECT_GT(others.gain(), 0.2);
 }
 
 // Known gap: few pieces on fast NICs, where latencies count for more.
