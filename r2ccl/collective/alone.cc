@@ -269,7 +269,9 @@ double alone_seconds(const Job& job, std::span<const MixPart> parts, uint32_t se
 }
 
 double alone_ring_seconds(const Job& job, const Ranks& order, double fraction, uint32_t segments) {
-  const size_t p = order.size(), hops = 2 * (p - 1) - 1;
+  const size_t p = order.size();
+  if (p < 2) return 0;
+  const size_t hops = 2 * (p - 1) - 1;
   const double part = fraction / (static_cast<double>(p) * kBuilderDepth * segments);
   const double chunk = part * static_cast<double>(job.bytes) / job.bytes_per_second;
   const auto capacity = [&](size_t at) { return job.capacities[order[at % p]]; };

@@ -15,7 +15,7 @@ double alone_seconds(const Job& job, std::span<const MixPart> parts, uint32_t se
 /// The same of double_tree_allreduce(). Ranks of the same height in a tree count as one kind.
 double alone_tree_seconds(const Job& job, uint32_t segments);
 /// The same of a ring of `fraction` of the data, as add_ring() has it, without its last latency: what waits
-/// for what goes around the ring, or the slowest node is never idle. Two ranks or more.
+/// for what goes around the ring, or the slowest node is never idle. 0 of one rank.
 double alone_ring_seconds(const Job& job, const Ranks& order, double fraction, uint32_t segments);
 
 }  // namespace r2ccl::collective

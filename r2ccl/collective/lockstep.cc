@@ -54,6 +54,7 @@ const std::vector<double>& Lockstep::rates() {
       for (const Use& use : flows_[i].ports) is = is || left[use.port] <= full * weight[use.port];
       if (is) fixed |= bit(i);
     });
+    if (fixed == 0) break;  // numbers that cannot be told from 0: what is left never ends
     for_each_bit(fixed, [&](uint16_t i) {
       rates[i] = level * flows_[i].weight;
       for (const Use& use : flows_[i].ports)

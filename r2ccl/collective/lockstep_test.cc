@@ -145,6 +145,15 @@ TEST(Lockstep, what_never_ends_takes_forever) {
   EXPECT_TRUE(std::isinf(large.run())) << "more than there may be";
 }
 
+TEST(Lockstep, connections_without_a_weight_never_end) {
+  Lockstep lockstep(1);
+  const uint16_t out = lockstep.add_port(1);
+  Lockstep::Flow flow = flow_of(out, lockstep.add_port(1), 1);
+  flow.weight = 0;
+  lockstep.add_flow(flow);
+  EXPECT_TRUE(std::isinf(lockstep.run()));
+}
+
 TEST(Lockstep, takes_no_time_without_data) {
   Lockstep lockstep(0);
   const uint16_t out = lockstep.add_port(1);

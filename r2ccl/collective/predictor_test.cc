@@ -32,6 +32,10 @@ Candidate station(double busy, double in_turn, double latencies) {
   return candidate;
 }
 
+TEST(Predict, a_ring_of_one_rank_ends) {
+  EXPECT_GE(predict(job_of({1}, 1 << 20), Algorithm::kRing, 4).seconds, 0);
+}
+
 TEST(QueuedSeconds, one_operation_takes_the_port_and_all_latencies) {
   EXPECT_DOUBLE_EQ(queued_seconds(station(2, 1, 5), 1, 1).operations, 7);
   EXPECT_DOUBLE_EQ(queued_seconds(station(2, 3, 5), 1, 1).operations, 11);

@@ -23,7 +23,7 @@ constexpr double kLeastGain = 0.03;
 constexpr double kHealthy = 0.97;
 /// By about what predictions are too low: if several nodes are degraded and one has lost half of its NICs or
 /// more, and there are few pieces; …
-constexpr double kSeveralLeaves = 1.12;
+constexpr double kSeveralLeaves = 1.12, kAboutHalf = 0.55;
 /// … and if all nodes but one are leaves, and it is not known which NICs they have lost: NICs of the one
 /// owner whose rails no leaf has are idle.
 constexpr double kOneOwner = 1.45;
@@ -128,7 +128,7 @@ double too_low_by(const Job& job, const Candidate& plan, std::span<const double>
   const size_t nodes = capacities.size(), degraded = degraded_of(capacities);
   if (degraded < 2) return 1;
   const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
-  const double few_pieces = *least < 0.55 * *most ? kSeveralLeaves : 1;
+  const double few_pieces = *least < kAboutHalf * *most ? kSeveralLeaves : 1;
   if (!nics.empty() && nodes <= kMostNodesByRails)
     return few_pieces * rails_need(build(job, plan), nics, nics.size() / nodes);
   const size_t leaves = plan.algorithm == Algorithm::kFourStage ? plan.leaves : degraded;
