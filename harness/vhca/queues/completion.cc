@@ -18,7 +18,28 @@
 namespace vhca {
 namespace {
 
-constexpr unsigned kEmptyPollsPerYield = 8;
+// Whoever is waited for may need the core of a thread whose polls find nothing. It yields when it has been
+// round its CQs so often, however many there are: a NIC's empty poll costs next to nothing, a yield does not.
+constexpr unsigned kEmptyRoundsPerYield = 8;
+constexpr unsigned kEmptyPollsPerYield = 512;  // if it does not come back to the CQ that it began with
+
+// The calling thread's polls in a row that found nothing.
+class EmptyPolls {
+ public:
+  void found_something() { *this = {}; }
+  void found_nothing(const Cq& cq) {
+    if (!first_) first_ = &cq;
+    ++polls_;
+    if (first_ == &cq) ++rounds_;
+    if (rounds_ < kEmptyRoundsPerYield && polls_ < kEmptyPollsPerYield) return;
+    *this = {};
+    ::sched_yield();
+  }
+
+ private:
+  const Cq* first_ = nullptr;  // compared only; it may be gone
+  unsigned rounds_ = 0, polls_ = 0;
+};
 
 void push_channel_event(Cq& cq) {
   if (!cq.channel) return;
@@ -162,6 +183,7 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   const bool goes_on = (cq.shared->notify.load(std::memory_order_relaxed) & kArmedMask) == 0;
   runtime.progress_if_due(goes_on);
   const auto take = [&] {
+    if (cq.shared->sends.load(std::memory_order_relaxed) == 0 && cq.shared->ready_summary.load() == 0) return 0;
     const std::lock_guard guard(cq.lock);
     const int sent = take_sent(cq, count, wc);
     return sent < count ? sent + take_all_received(runtime, cq, count - sent, wc + sent) : sent;
@@ -171,13 +193,11 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
     runtime.progress(now_ns(), true);
     taken = take();
   }
-  thread_local unsigned empty_polls = 0;
-  if (taken != 0) {
-    empty_polls = 0;
-  } else if (++empty_polls % kEmptyPollsPerYield == 0) {
-    // Whoever is waited for may need this core.
-    ::sched_yield();
-  }
+  thread_local EmptyPolls empty_polls;
+  if (taken != 0)
+    empty_polls.found_something();
+  else
+    empty_polls.found_nothing(cq);
   return taken;
 }
 
