@@ -117,6 +117,11 @@ struct FaultEntry {
   uint32_t rate_steps;  // 0: rate_bits_per_s throughout
   RateEntry schedule[kMaxRateSteps];
 
+  // Its trigger is in the sends themselves, so that it must see all of them.
+  bool counts_sends() const {
+    return trigger == TriggerKind::kWr || trigger == TriggerKind::kBytes || trigger == TriggerKind::kProbability;
+  }
+
   PhaseWord phase;  // kArmed -> kFired -> kHealed, or kArmed -> kHealed; kFired -> kArmed for the next round
   std::atomic<uint64_t> armed_ns;
   std::atomic<uint64_t> due_ns;        // trigger met: fires then

@@ -18,6 +18,15 @@ class PortCut : public Fault {
   using Fault::Fault;
   bool reaches_peers() const override { return true; }
 
+  // Reliable queue pairs that were cut cost the others of the NIC nothing more once their failure was shown.
+  bool watches(const Context& context) const override {
+    bool waits = !begun || entry().counts_sends();
+    context.each_qp([&](const QueuePair& qp) {
+      waits |= !qp.reliable || (qp.life == QueuePair::Life::kWhole && qp.connected && hits(context, qp));
+    });
+    return waits;
+  }
+
   void begin(Context& context, uint64_t now) override {
     context.each_qp([&](QueuePair& qp) {
       if (hits(context, qp)) context.cut(qp, *this, now);

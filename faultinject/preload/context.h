@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "faultinject/preload/async_events.h"
@@ -95,6 +96,11 @@ class Context {
       if (!qp->dying) visit(*qp);
   }
   template <typename Visit>
+  void each_qp(Visit visit) const {
+    for (const auto& [pointer, qp] : qps_)
+      if (!qp->dying) visit(std::as_const(*qp));
+  }
+  template <typename Visit>
   void each_cq(Visit visit) {
     for (auto& [pointer, cq] : cqs_) visit(*cq);
   }
@@ -165,6 +171,7 @@ class Context {
   void catch_up();
   void refresh_mode();
   bool needs_slow_path() const;
+  bool is_on_target(const Fault& fault) const;  // this NIC, or one that a queue pair or datagram goes to
 
   uint64_t removal_goes_on(uint64_t now_ns);  // the next moment at which it will
   void stop_completions(uint64_t now_ns);

@@ -50,6 +50,11 @@ class Fault {
   // Does it strike ports, so that it also concerns a queue pair whose *peer* is on the target?
   virtual bool reaches_peers() const { return false; }
 
+  // Must it see what the program posts and polls here? One that has done all that it does to the queue pairs of
+  // this context need not; connected() and receives() tell it of further ones. Asked after every change of a
+  // queue pair.
+  virtual bool watches(const Context&) const { return true; }
+
   // Does one strike end no round for the others, because it strikes in each process, or at each NIC?
   virtual bool strikes_in_each_process() const { return false; }
 

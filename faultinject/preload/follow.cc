@@ -66,17 +66,21 @@ void Context::catch_up() {
     sync_locked(monotonic_ns());
 }
 
+bool Context::is_on_target(const Fault& fault) const {
+  if (fault.entry().hits(node_, nic_)) return true;
+  if (!fault.reaches_peers()) return false;
+  for (const auto& [pointer, qp] : qps_)
+    if (qp->peer && fault.entry().hits(qp->peer->node, qp->peer->nic)) return true;
+  for (const auto& [pointer, to] : ahs_)
+    if (fault.entry().hits(to.node, to.nic)) return true;
+  return false;
+}
+
 bool Context::needs_slow_path() const {
   if (board().first_op_ns.load() == 0 || held_ != 0 || cuts_ != 0 || frozen_ != 0) return true;
   if (removal_.stage != DeviceRemoval::Stage::kPresent) return true;
-  for (const auto& fault : faults_) {
-    if (fault->entry().hits(node_, nic_)) return true;
-    if (!fault->reaches_peers()) continue;
-    for (const auto& [pointer, qp] : qps_)
-      if (qp->peer && fault->entry().hits(qp->peer->node, qp->peer->nic)) return true;
-    for (const auto& [pointer, to] : ahs_)
-      if (fault->entry().hits(to.node, to.nic)) return true;
-  }
+  for (const auto& fault : faults_)
+    if (is_on_target(*fault) && fault->watches(*this)) return true;
   for (const auto& [pointer, qp] : qps_)
     if (qp->special()) return true;
   for (const auto& [pointer, cq] : cqs_)

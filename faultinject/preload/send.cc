@@ -79,7 +79,7 @@ constexpr uint64_t kTurnRetryNs = 200000;
 bool Context::meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent, uint64_t now) {
   FaultEntry& entry = fault.entry();
   const bool by_count = entry.trigger == TriggerKind::kWr || entry.trigger == TriggerKind::kBytes;
-  if (!by_count && entry.trigger != TriggerKind::kProbability) return false;
+  if (!entry.counts_sends()) return false;
   if (!fault.hits_here(*this, qp) || !entry.takes_opcode(sent.opcode) || !selects(entry, qp)) return false;
   const PhaseAndRound seen = entry.phase.both();
   const bool waits = seen.phase == Phase::kArmed && (seen.round == 0 || entry.every_ns == 0) &&

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -92,6 +93,80 @@ TEST_F(StateTest, is_not_written_by_a_fault_that_cuts_it_nor_by_queries_while_it
   EXPECT_EQ(query(), IBV_QPS_RTS) << "its retries are not over";
   EXPECT_EQ(field(), IBV_QPS_RTS);
   EXPECT_EQ(errs_written, 0);
+}
+
+// What goes over the NIC's other queue pairs does not pay for one that is gone.
+class CutTest : public StateTest {
+ protected:
+  void post() {
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.wr_id = 7;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  }
+  std::vector<ibv_wc> poll() {
+    std::vector<ibv_wc> wcs(4);
+    const int got = ibv_poll_cq(ibv_cq_ex_to_cq(&device.cq), 4, wcs.data());
+    wcs.resize(size_t(std::max(got, 0)));
+    return wcs;
+  }
+  // `posted`: writes since it was cut, and before this.
+  void see_its_failure(size_t posted = 0) {
+    post();
+    EXPECT_TRUE(poll().empty()) << "its retries are not over";
+    EXPECT_EQ(slot->slow.load(), 1u);
+    EXPECT_EQ(move_to(IBV_QPS_ERR), 0);
+    const auto flushed = poll();
+    ASSERT_EQ(flushed.size(), posted + 1);
+    for (const ibv_wc& wc : flushed) EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+  }
+};
+
+TEST_F(CutTest, a_port_that_is_down_needs_the_slow_path_until_the_program_has_seen_each_failure) {
+  EXPECT_EQ(slot->slow.load(), 0u);
+  strike("kind: port_down");
+  EXPECT_EQ(slot->slow.load(), 1u);
+  device.failed = true;
+  see_its_failure();
+  EXPECT_EQ(slot->slow.load(), 0u);
+  // A further life of the queue pair begins over the same port.
+  device.state = IBV_QPS_RESET;
+  device.failed = false;
+  EXPECT_EQ(move_to(IBV_QPS_RESET), 0);
+  EXPECT_EQ(slot->slow.load(), 0u);
+  EXPECT_EQ(move_to(IBV_QPS_INIT), 0);
+  EXPECT_EQ(move_to(IBV_QPS_RTR), 0);
+  EXPECT_EQ(device.state, IBV_QPS_ERR) << "it is connected over a dead port";
+  EXPECT_EQ(slot->slow.load(), 1u);
+}
+
+TEST_F(CutTest, so_does_a_blackhole) {
+  strike("kind: blackhole");
+  device.failed = true;
+  see_its_failure();
+  EXPECT_EQ(slot->slow.load(), 0u);
+}
+
+TEST_F(CutTest, a_trigger_that_counts_sends_keeps_the_slow_path) {
+  const uint32_t id =
+      the_board().arm(parse_fault(YAML::Load("{target: node0/nic0, kind: port_down, at: {wr: 1}}"), "test"));
+  context->sync(monotonic_ns());
+  device.failed = true;
+  post();
+  ASSERT_EQ(device.state, IBV_QPS_ERR);
+  EXPECT_NE(the_board().state(id).t0_ns, 0u);
+  see_its_failure(1);
+  EXPECT_EQ(slot->slow.load(), 1u);
+}
+
+TEST_F(CutTest, so_does_a_blackhole_of_one_direction) {
+  the_board().arm(
+      parse_fault(YAML::Load("{target: node0/nic0, kind: blackhole, direction: out, at: now}"), "test"));
+  context->sync(monotonic_ns());
+  EXPECT_EQ(move_to(IBV_QPS_ERR), 0);
+  poll();
+  EXPECT_EQ(slot->slow.load(), 1u);
 }
 
 // The program is in ibv_modify_qp, without any lock of the injector's, while the fault strikes.
