@@ -70,6 +70,9 @@ class Splitter {
   /// The next message of this size travels on the same lane.
   static constexpr bool stays(uint64_t bytes) { return bytes < kTiny; }
 
+  /// That lane, of those of set().
+  size_t lane_of_tiny() const { return tiny_lane_; }
+
   void set(std::span<const LaneShare> shares);
   size_t lanes() const { return lanes_; }
   /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at

@@ -94,11 +94,13 @@ TEST(Splitter, the_tiniest_messages_stay_on_the_swift_lane_with_the_largest_shar
   Splitter splitter;
   splitter.set(lanes({0.25, 0.25, 0.25, 0.25}));
   EXPECT_EQ(cut(splitter, 1000, tiny, 0), (std::vector<double>{1000.0 * tiny, 0, 0, 0})) << "the active path";
+  EXPECT_EQ(splitter.lane_of_tiny(), 0u);
   // Others do not make up for them.
   const auto carried = cut(splitter, 1000, Splitter::kTiny, 0);
   for (const double bytes : carried) EXPECT_EQ(bytes, 250.0 * Splitter::kTiny);
   splitter.set(lanes({0.2, 0.5, 0.3}));
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny);
+  EXPECT_EQ(splitter.lane_of_tiny(), 1u);
   splitter.set(lanes({0.333, 0.334, 0.333}));
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "hardly less";
   splitter.set(std::vector<LaneShare>{{0.2, false}, {0.5, true}, {0.3, false}});

@@ -94,6 +94,7 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
   request.segments = 1;
   request.parts[0] = {active.id(), 0, request.bytes};
   if (spread_over_.empty() || request.bytes == 0 || !registration) return true;
+  if (balance::Splitter::stays(request.bytes) && spread_over_[splitter_.lane_of_tiny()] == &active) return true;
   for (const Path* path : spread_over_)
     if (!path->send_queue_room()) return false;
   std::array<balance::Piece, balance::kMaxRails> pieces;
