@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -81,7 +82,33 @@ void channel_message(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * int64_t(bytes));
 }
 
-// The same, each call when its work is done, so that every call is made once: what instructions.py counts.
+// What a thread does while it waits: a test of a receive for which nothing has come. Before that messages of
+// the same size have gone over the channel, so that a lost NIC is known and lanes are there.
+void test_in_vain(benchmark::State& state) {
+  Loop& l = loop();
+  const auto bytes = size_t(state.range(0));
+  const auto receive = [&] {
+    Request* request = nullptr;
+    while (!request) request = must(l.net->irecv(l.receiver, l.in.data(), bytes, l.in_reg));
+    return request;
+  };
+  const auto arrive = [&](Request* request) {
+    Request* send = nullptr;
+    while (!send) send = must(l.net->isend(l.sender, l.out.data(), bytes, l.out_reg));
+    while (!must(l.net->test(request)).done) {
+    }
+    while (!must(l.net->test(send)).done) {
+    }
+  };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < until) arrive(receive());
+  Request* const open = receive();
+  for (auto _ : state)
+    if (must(l.net->test(open)).done) state.SkipWithError("something has come");
+  arrive(open);
+}
+
+// channel_message, each call when its work is done, so that every call is made once: what instructions.py counts.
 [[gnu::noinline]] void paced_messages(benchmark::State& state, Loop& l) {
   const auto bytes = size_t(state.range(0));
   uint64_t calls = 0;
@@ -211,6 +238,7 @@ void verbs_message(benchmark::State& state) {
 BENCHMARK(verbs_message)->Arg(8)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
 BENCHMARK(paced_message)->Arg(8)->Arg(64 << 10)->Iterations(1000)->UseRealTime();
 BENCHMARK(channel_message)->Arg(8)->Arg(8 << 10)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
+BENCHMARK(test_in_vain)->Arg(8)->UseRealTime();
 BENCHMARK(operations)->ArgsProduct({{4, 32}, {5, 20, 50}, {1, 10}})->UseManualTime();
 
 }  // namespace
