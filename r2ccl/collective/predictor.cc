@@ -245,7 +245,7 @@ class Predictor {
     constexpr double kIdle = 2.5;
     const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
     if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
-    if (queues(candidate.algorithm)) return alone() ? candidate.in_turn : 1;
+    if (queues(candidate.algorithm)) return 1;  // in queued_seconds(), or in what lanes wait for
     const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
     return 1 + kIdle * (1 - part) / candidate.beside;
   }
