@@ -78,15 +78,14 @@ std::string reason(const Job& job, const Plan& plan) {
 double gain_of(const Job& job) { return job.outstanding > 1 ? 1e-2 : 1e-3; }
 
 /// Predictions of an operation that is alone, of whose candidates only the least times are known as yet: in
-/// their order, until the next one is slower for certain, or so many are known that time is better saved.
+/// their order, until the next one is slower for certain.
 std::vector<Candidate> contenders(const Job& job, std::vector<Candidate> least) {
-  constexpr size_t kMost = 16;
   std::stable_sort(least.begin(), least.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
   std::vector<Candidate> whole;
   double best = INFINITY;
   for (const Candidate& of : least) {
-    if (of.seconds > best * (1 + gain_of(job)) || whole.size() == kMost) break;
+    if (of.seconds > best * (1 + gain_of(job))) break;
     whole.push_back(predict(job, of.algorithm, of.segments, of.leaves));
     best = std::min(best, whole.back().seconds);
   }

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "r2ccl/collective/checker.h"
+#include "r2ccl/collective/predictor.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -216,6 +218,21 @@ TEST(Mix, attains_the_bound_for_any_capacities_of_few_values) {
     EXPECT_LE(time, bound * 1.011);
     EXPECT_GE(time, bound * (1 - 1e-9));
   }
+}
+
+// Among many nodes of many capacities the candidate with the least time by its ports is not the fastest.
+TEST(Planner, predicts_each_candidate_of_one_operation_that_may_be_the_fastest) {
+  std::mt19937 random(3);
+  std::vector<double> c(128);
+  for (double& value : c) value = 0.8 + 0.2 * double(random() % 1000) / 1000;
+  Job job = job_of(c, 16 << 20);
+  job.bytes_per_second = 5e9;
+  job.latency_s = job.back_s = 80e-6;
+  double best = INFINITY;
+  for (uint32_t k = 1; k <= 4; k *= 2)
+    for (uint32_t leaves = 1; leaves < c.size(); ++leaves)
+      best = std::min(best, predict(job, Algorithm::kFourStage, k, leaves).seconds);
+  EXPECT_LT(plan(job).value().candidates[size_t(Algorithm::kFourStage)].seconds, 1.002 * best);
 }
 
 // Leaves of a mix make the operations of a stream wait for each other. One that is alone waits for none.
