@@ -46,6 +46,7 @@ Schedule four_stage_allreduce(const Ranks& owners, const Ranks& leaves, uint32_t
 struct MixPart {
   double fraction = 1;
   Ranks owners, leaves;
+  bool operator==(const MixPart&) const = default;
 };
 /// Each part's algorithm at the same time, each on its share of the ports.
 Schedule mix_allreduce(uint32_t ranks, std::span<const MixPart> parts, uint32_t segments);

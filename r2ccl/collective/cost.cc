@@ -103,6 +103,12 @@ UnequalRingShares unequal_ring(std::span<const double> capacities) {
   return best;
 }
 
+UnequalRing UnequalRingShares::in_order(const Ranks& order) const {
+  UnequalRing result = shares;
+  for (size_t i = 0; i < order.size(); ++i) result.extra[i] = shares.extra[order[i]];
+  return result;
+}
+
 double mix_time(std::span<const double> capacities, std::span<const MixPart> parts) {
   std::vector<double> load(capacities.size(), 0);
   for (const MixPart& part : parts) {

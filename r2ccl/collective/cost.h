@@ -26,6 +26,8 @@ double allreduce_bound(std::span<const double> capacities);
 struct UnequalRingShares {
   UnequalRing shares;
   double seconds = 0;
+  /// The shares of another order of the nodes, which take the same time.
+  UnequalRing in_order(const Ranks& order) const;
 };
 UnequalRingShares unequal_ring(std::span<const double> capacities);
 
