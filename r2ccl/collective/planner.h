@@ -39,6 +39,9 @@ struct Job {
   /// A chunk below it leaves NICs of its node idle: no more segments than leave the smallest chunk as large.
   /// 0: none.
   uint64_t least_chunk_bytes = 0;
+  /// View::nics: what the NICs of each node can carry, those of node 0 first. Where nodes have lost different
+  /// ones, the busiest NIC counts, not the busiest node. Empty: not known, or all alike.
+  std::vector<double> nics;
 };
 
 /// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding ·
@@ -48,11 +51,22 @@ struct Job {
 /// ports show it (executor_time_test, advise_time_test, sim_prediction_test).
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
-  uint32_t segments = 1;   ///< K that is best for it
-  uint32_t leaves = 0;     ///< four-stage: how many of the least capacity
+  uint32_t segments = 1;  ///< K that is best for it
+  uint32_t leaves = 0;    ///< four-stage: how many of the least capacity; of `parts`: the most of one of them
+  /// Where nodes have lost different NICs: what four-stage and mix consist of, and the order of a ring.
+  /// Empty: as capacities alone say.
+  std::vector<MixPart> parts;
+  Ranks order;
+  double rails = 0;  ///< the busiest NIC's time over that of the busiest node's NICs together; 0: not counted
+  /// Over the rails that two nodes have in common a chunk takes at most so many times as long as over all
+  /// NICs of the slower one. Of a double tree, whose chunks go from node to node.
+  double narrow = 1;
+  /// It is compared as if it took so many times as long: orders and mixes that rails suggest are predicted
+  /// less exactly.
+  double allowance = 1;
   uint32_t lanes = 0;      ///< of the rank that has most of them, at most
   uint32_t beside = 1;     ///< operations that stand beside each other: Job::beside, as far as lanes permit
-  double transfer_s = 0;   ///< the busiest port
+  double transfer_s = 0;   ///< the busiest port, or the busiest NIC if these are counted
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
   double fill_s = 0;   ///< until the pipeline is full, and empty; alone: all that lanes wait for each other

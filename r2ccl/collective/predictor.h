@@ -16,6 +16,8 @@ inline constexpr uint32_t kBuilderDepth = 2;  ///< of the rings' builders
 /// out: no more seconds than without it, up to rounding.
 Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves = 0,
                   bool least = false);
+/// The same of a schedule of `shape`: its algorithm, leaves, parts, order and rails.
+Candidate predict(const Job& job, const Candidate& shape, uint32_t segments, bool least = false);
 
 /// A chunk that is this part of the data, cut into fewer messages than there are NICs, takes so many times as
 /// long as if all of them had their share of it.

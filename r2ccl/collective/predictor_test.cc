@@ -127,6 +127,22 @@ TEST(Predict, small_chunks_count_once_in_an_operation_that_is_alone) {
   }
 }
 
+// More segments help as much as without NICs.
+TEST(Predict, the_busiest_nic_slows_down_all_lanes_of_an_operation_that_is_alone) {
+  const Job job = job_of({0.75, 0.75, 1, 1}, 16 << 20);
+  Job slower = job;
+  slower.bytes_per_second /= 1.25;
+  for (const Algorithm algorithm :
+       {Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kFourStage, Algorithm::kMix}) {
+    for (const uint32_t k : {4, 32}) {
+      const Candidate shape{.algorithm = algorithm, .leaves = 2, .rails = 1.25};
+      const Candidate is = predict(job, shape, k);
+      EXPECT_NEAR(is.seconds, predict(slower, algorithm, k, 2).seconds, 1e-12) << name(algorithm) << k;
+      EXPECT_EQ(is.rails, 1.25);
+    }
+  }
+}
+
 TEST(Predict, leaves_of_a_mix_make_only_the_operations_of_a_stream_wait) {
   const std::vector<double> c{0.75, 0.75, 0.75, 1, 1, 1};
   EXPECT_EQ(predict(job_of(c, 64 << 20, 1), Algorithm::kMix, 8).in_turn, 1);
