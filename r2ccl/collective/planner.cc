@@ -68,6 +68,8 @@ std::string reason(const Job& job, const Plan& plan) {
       text += ": its leaves (the weakest nodes) send and receive the data once, a ring's nodes " +
               number(ring_volume(job.capacities.size())) + " times";
     }
+    if (best.algorithm == Algorithm::kDirect)
+      text += ": each node sends its data to the owners of the chunks, and the weakest nodes own the least";
   }
   return text + ". It is limited by " + limit_of(job, best) + ", and takes " +
          number(best.seconds / plan.bound_s, "%.3f") + " × the lower bound.";
@@ -76,6 +78,21 @@ std::string reason(const Job& job, const Plan& plan) {
 /// What a less simple algorithm must gain. In a stream each further lane costs something that is not
 /// predicted: messages of its own, and turns of the thread that sends them.
 double gain_of(const Job& job) { return job.outstanding > 1 ? 1e-2 : 1e-3; }
+/// Direct has the most lanes.
+constexpr double kDirectGain = 1e-2;
+
+bool has_direct_chunks(const Job& job, uint32_t segments) {
+  return job.bytes >= kLeastDirectChunk * job.capacities.size() * kBuilderDepth * segments;
+}
+/// Direct is for single operations of degraded nodes: in a stream other operations use the ports during a
+/// latency.
+bool may_take(const Job& job, const Candidate& candidate) {
+  if (candidate.algorithm != Algorithm::kDirect) return true;
+  const auto [least, most] = std::minmax_element(job.capacities.begin(), job.capacities.end());
+  return job.direct && job.outstanding < 2 && *least < *most * (1 - kSameLevel) &&
+         (job.most_ends == 0 || candidate.lanes <= job.most_ends) &&
+         has_direct_chunks(job, candidate.segments);
+}
 
 /// Predictions of an operation that is alone, of whose candidates only the least times are known as yet: in
 /// their order, until the next one is slower for certain, or so many are known that time is better saved.
@@ -138,6 +155,11 @@ Candidate best_of(Algorithm algorithm, const Job& job) {
   return best;
 }
 
+Candidate best_direct(Job job) {
+  while (job.most_segments > 1 && !has_direct_chunks(job, job.most_segments)) job.most_segments /= 2;
+  return best_of(Algorithm::kDirect, job);
+}
+
 }  // namespace
 
 const char* name(Algorithm algorithm) {
@@ -154,6 +176,8 @@ const char* name(Algorithm algorithm) {
       return "four_stage";
     case Algorithm::kMix:
       return "mix";
+    case Algorithm::kDirect:
+      return "direct";
   }
   return "";
 }
@@ -174,10 +198,13 @@ Result<Plan> plan(const Job& job) {
   for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kUnequalRing, Algorithm::kDoubleTree,
                                     Algorithm::kR2cclAllReduce, Algorithm::kFourStage, Algorithm::kMix})
     plan.candidates.push_back(best_of(algorithm, job));
+  if (job.capacities.size() <= kMostDirectNodes) plan.candidates.push_back(best_direct(job));
   for (size_t i = 1; i < plan.candidates.size(); ++i) {
     // What comes first in the list is the simpler one and stays where another gains nothing.
-    if (plan.candidates[i].seconds < plan.candidates[plan.chosen].seconds * (1 - gain_of(job)))
-      plan.chosen = i;
+    Candidate& other = plan.candidates[i];
+    other.eligible = may_take(job, other);
+    const double gain = other.algorithm == Algorithm::kDirect ? kDirectGain : gain_of(job);
+    if (other.eligible && other.seconds < plan.choice().seconds * (1 - gain)) plan.chosen = i;
   }
   plan.why = reason(job, plan);
   return plan;
@@ -205,6 +232,8 @@ Schedule build(const Job& job, const Candidate& candidate) {
     }
     case Algorithm::kMix:
       return mix_allreduce(nodes, mix_fractions(job.capacities).parts, candidate.segments);
+    case Algorithm::kDirect:
+      return direct_allreduce(direct_shares(job.capacities).shares, candidate.segments, kBuilderDepth);
   }
   return ring_allreduce(natural_order(nodes), candidate.segments, kBuilderDepth);
 }
