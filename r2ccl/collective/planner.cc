@@ -74,6 +74,8 @@ std::string reason(const Job& job, const Plan& plan) {
               " nodes) send and receive the data once, a ring's nodes " +
               number(ring_volume(job.capacities.size())) + " times";
     }
+    if (best.algorithm == Algorithm::kDirect)
+      text += ": each node sends its data to the owners of the chunks, and the weakest nodes own the least";
   }
   if (ring.rails > kMoreThanPorts)
     text += ". Nodes have lost different NICs: the busiest one needs " + number(best.rails, "%.2f") +
@@ -85,6 +87,21 @@ std::string reason(const Job& job, const Plan& plan) {
 /// What a less simple algorithm must gain. In a stream each further lane costs something that is not
 /// predicted: messages of its own, and turns of the thread that sends them.
 double gain_of(const Job& job) { return job.outstanding > 1 ? 1e-2 : 1e-3; }
+/// Direct has the most lanes.
+constexpr double kDirectGain = 1e-2;
+
+bool has_direct_chunks(const Job& job, uint32_t segments) {
+  return job.bytes >= kLeastDirectChunk * job.capacities.size() * kBuilderDepth * segments;
+}
+/// Direct is for single operations of degraded nodes: in a stream other operations use the ports during a
+/// latency.
+bool may_take(const Job& job, const Candidate& candidate) {
+  if (candidate.algorithm != Algorithm::kDirect) return true;
+  const auto [least, most] = std::minmax_element(job.capacities.begin(), job.capacities.end());
+  return job.direct && job.outstanding < 2 && *least < *most * (1 - kSameLevel) &&
+         (job.most_ends == 0 || candidate.lanes <= job.most_ends) &&
+         has_direct_chunks(job, candidate.segments);
+}
 
 double compared(const Candidate& of) { return of.seconds * of.allowance; }
 
@@ -159,11 +176,19 @@ Candidate best_of(Algorithm algorithm, const Job& job, const std::vector<Candida
   return best;
 }
 
+Candidate best_direct(Job job, const std::vector<Candidate>& shapes) {
+  while (job.most_segments > 1 && !has_direct_chunks(job, job.most_segments)) job.most_segments /= 2;
+  return best_of(Algorithm::kDirect, job, shapes);
+}
+
 void choose(const Job& job, Plan& plan) {
   plan.chosen = 0;
   for (size_t i = 1; i < plan.candidates.size(); ++i) {
     // What comes first in the list is the simpler one and stays where another gains nothing.
-    if (compared(plan.candidates[i]) < compared(plan.choice()) * (1 - gain_of(job))) plan.chosen = i;
+    Candidate& other = plan.candidates[i];
+    other.eligible = may_take(job, other);
+    const double gain = other.algorithm == Algorithm::kDirect ? kDirectGain : gain_of(job);
+    if (other.eligible && compared(other) < compared(plan.choice()) * (1 - gain)) plan.chosen = i;
   }
 }
 
@@ -206,6 +231,8 @@ const char* name(Algorithm algorithm) {
       return "four_stage";
     case Algorithm::kMix:
       return "mix";
+    case Algorithm::kDirect:
+      return "direct";
   }
   return "";
 }
@@ -227,10 +254,12 @@ Result<Plan> plan(const Job& job) {
   for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kUnequalRing, Algorithm::kDoubleTree,
                                     Algorithm::kR2cclAllReduce, Algorithm::kFourStage, Algorithm::kMix})
     plan.candidates.push_back(best_of(algorithm, job, shapes));
+  if (job.capacities.size() <= kMostDirectNodes) plan.candidates.push_back(best_direct(job, shapes));
   choose(job, plan);
   while (!rails_are_right(job, plan.candidates[plan.chosen], shapes)) {
     Candidate& chosen = plan.candidates[plan.chosen];
-    chosen = best_of(chosen.algorithm, job, shapes);
+    chosen = chosen.algorithm == Algorithm::kDirect ? best_direct(job, shapes)
+                                                    : best_of(chosen.algorithm, job, shapes);
     choose(job, plan);
   }
   if (!shapes.empty() && plan.choice().rails >= RailLimits::kNoCommonRail) {
@@ -271,6 +300,8 @@ Schedule build(const Job& job, const Candidate& candidate) {
       return mix_allreduce(nodes,
                            candidate.parts.empty() ? mix_fractions(job.capacities).parts : candidate.parts,
                            candidate.segments);
+    case Algorithm::kDirect:
+      return direct_allreduce(direct_shares(job.capacities).shares, candidate.segments, kBuilderDepth);
   }
   return ring_allreduce(order, candidate.segments, kBuilderDepth);
 }

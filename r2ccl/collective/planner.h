@@ -12,10 +12,24 @@
 
 namespace r2ccl::collective {
 
-enum class Algorithm : uint8_t { kRing, kUnequalRing, kDoubleTree, kR2cclAllReduce, kFourStage, kMix };
+enum class Algorithm : uint8_t {
+  kRing,
+  kUnequalRing,
+  kDoubleTree,
+  kR2cclAllReduce,
+  kFourStage,
+  kMix,
+  kDirect
+};
 /// As on the command line and in JSON: "ring", "unequal_ring", "double_tree", "r2ccl_allreduce",
-/// "four_stage", "mix".
+/// "four_stage", "mix", "direct".
 const char* name(Algorithm algorithm);
+
+/// Direct has 2p(p − 1) connections: among more nodes it is not looked at.
+inline constexpr size_t kMostDirectNodes = 128;
+/// Direct is not taken if its chunks are smaller on average: what a message costs besides its bytes and a
+/// latency is not predicted.
+inline constexpr uint64_t kLeastDirectChunk = 8 << 10;
 
 /// What is to be planned for.
 struct Job {
@@ -36,6 +50,9 @@ struct Job {
   uint32_t beside = 1;
   /// … as far as the schedule's lanes permit: a rank has at most so many ends of connections. 0: no limit.
   uint32_t most_ends = 0;
+  /// Direct may be taken: a rank's port is shared by weight among the transfers to and from all others at the
+  /// same time, which simulated ports do, and the host engine does not (README).
+  bool direct = true;
   /// A chunk below it leaves NICs of its node idle: no more segments than leave the smallest chunk as large.
   /// 0: none.
   uint64_t least_chunk_bytes = 0;
@@ -76,11 +93,14 @@ struct Candidate {
   double queued_s = 0;     ///< queued_seconds() of a stream
   double least_chunk = 0;  ///< the smallest chunk's part of the data; 0: not looked at
   double seconds = 0;      ///< of each operation of a stream
-  std::string formula;     ///< transfer and fill in the words of FACTS, for printing
+  /// plan() may take it. Direct only for one operation of nodes of which some are degraded, if Job::direct,
+  /// its chunks and Job::most_ends permit it.
+  bool eligible = true;
+  std::string formula;  ///< transfer and fill in the words of FACTS, for printing
 };
 
 struct Plan {
-  std::vector<Candidate> candidates;  ///< all, in the order of Algorithm
+  std::vector<Candidate> candidates;  ///< in the order of Algorithm; direct of kMostDirectNodes at most
   size_t chosen = 0;
   double bound_s = 0;  ///< no AllReduce is faster: allreduce_bound()
   std::string why;     ///< one or two sentences

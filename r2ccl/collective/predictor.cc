@@ -189,6 +189,22 @@ class Predictor {
     return sum(result);
   }
 
+  Candidate direct(uint32_t k) const {
+    Candidate result = start(Algorithm::kDirect, k);
+    const auto [shares, busiest] = direct_shares(c_);
+    const auto [least, most] = std::ranges::minmax(shares);
+    result.lanes = static_cast<uint32_t>(4 * (p_ - 1) - 2 * size_t(std::ranges::count(shares, 0.0)));
+    result.least_chunk = (least > 0 ? least : most) / (k * kBuilderDepth);
+    result.transfer_s = unit_ * busiest;
+    result.reduction_s = addition_time(most * (static_cast<double>(p_) - 1));
+    result.latencies_s = 2 * job_.latency_s;
+    result.fill_s = result.latencies_s + result.transfer_s / (k * kBuilderDepth);
+    result.in_turn = messages_in_turn(job_, result.least_chunk);
+    if (alone()) set_alone(result, 0, [&] { return alone_direct_seconds(job_, k); });
+    result.formula = "max(max 1/c, 2(p-1)/sum c)(1+1/2K)";
+    return sum(result);
+  }
+
  private:
   bool alone() const { return job_.outstanding < 2; }
   Candidate start(Algorithm algorithm, uint32_t k) const {
@@ -340,7 +356,7 @@ class Predictor {
 
 bool queues(Algorithm algorithm) {
   return algorithm == Algorithm::kDoubleTree || algorithm == Algorithm::kFourStage ||
-         algorithm == Algorithm::kMix;
+         algorithm == Algorithm::kMix || algorithm == Algorithm::kDirect;
 }
 
 Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves, bool least) {
@@ -375,6 +391,8 @@ Candidate predict(const Job& job, const Candidate& shape, uint32_t segments, boo
       return predictor.four_stage(segments);
     case Algorithm::kMix:
       return predictor.mix(segments);
+    case Algorithm::kDirect:
+      return predictor.direct(segments);
   }
   return predictor.ring(segments);
 }

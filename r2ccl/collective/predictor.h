@@ -23,8 +23,8 @@ Candidate predict(const Job& job, const Candidate& shape, uint32_t segments, boo
 /// long as if all of them had their share of it.
 double messages_in_turn(const Job& job, double chunk);
 
-/// Those whose lanes wait for each other, so that queued_seconds() holds in a stream: double tree, four-stage
-/// and mix.
+/// Those whose lanes wait for each other, so that queued_seconds() holds in a stream: double tree, four-stage,
+/// mix and direct.
 bool queues(Algorithm algorithm);
 /// Seconds of each operation of a stream, at least, if operations queue for the ports between the latencies
 /// that each of them waits for.

@@ -46,6 +46,13 @@ class Shapes {
     r2ccl.algorithm = Algorithm::kR2cclAllReduce;
     r2ccl.rails = over_ports([&](Traffic& traffic) { traffic.add_r2ccl(r2ccl_rings(c_, 1).rings); });
     shapes_.push_back(r2ccl);
+    if (p_ <= kMostDirectNodes) {
+      Candidate direct;
+      direct.algorithm = Algorithm::kDirect;
+      direct.rails = over_ports(
+          [&](Traffic& traffic) { traffic.add_schedule(direct_allreduce(direct_shares(c_).shares, 1)); });
+      shapes_.push_back(direct);
+    }
     by_capacities();
     // What an operation that is alone takes is known of leaves that are the weakest nodes only (alone.h).
     if (job_.outstanding > 1 && p_ > 2) pairs();

@@ -77,6 +77,7 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.beside = std::min(outstanding, kMostSlots);
   if (nics.size() == capacities.size() * speeds.rails) job.nics.assign(nics.begin(), nics.end());
   if (speeds.rails > 1) job.least_chunk_bytes = speeds.rails * kLeastMessage * kLeastChunkTenths / 10;
+  job.direct = false;
   job.most_ends = static_cast<uint32_t>(kMostChannels / std::max(1u, speeds.rails));
   const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
