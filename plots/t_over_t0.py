@@ -27,6 +27,7 @@ ALGORITHMS = {
     "r2ccl_allreduce": ("R2CCL-AllReduce", style.PURPLE, "D"),
     "four_stage": ("four-stage", style.BLUE, "^"),
     "mix": ("mix", style.GREEN, "P"),
+    "direct": ("direct", style.YELLOW, "*"),
 }
 SEGMENTS, DEGRADED = 32, 1
 

@@ -207,7 +207,7 @@ TEST_F(Program, simulates_every_algorithm_and_says_what_the_planner_takes) {
             0)
       << err.str();
   for (const char* word : {"lower bound", "ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix",
-                           "upstream", "The planner takes"}) {
+                           "direct", "upstream", "The planner takes"}) {
     EXPECT_NE(out.str().find(word), std::string::npos) << word << "\n" << out.str();
   }
   EXPECT_EQ(
@@ -222,11 +222,14 @@ TEST_F(Program, simulates_every_algorithm_and_says_what_the_planner_takes) {
   for (const auto& algorithm : json["algorithms"]) {
     EXPECT_GE(algorithm["simulated_s"].get<double>(), bound * 0.995) << algorithm;
     EXPECT_GT(algorithm["formula_s"].get<double>(), 0) << algorithm;
+    EXPECT_EQ(algorithm["eligible"], algorithm["name"] != "upstream") << algorithm;
     if (algorithm["name"] != json["chosen"]) continue;
     found = true;
     EXPECT_LE(algorithm["simulated_s"].get<double>(), bound * 1.035);
   }
   EXPECT_TRUE(found);
+  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "16", "--degraded", "0:0.5", "--bytes", "64KiB"}), 0);
+  EXPECT_NE(out.str().find("does not take direct"), std::string::npos) << out.str();
 }
 
 TEST_F(Program, refuses_nodes_that_cannot_be_simulated) {

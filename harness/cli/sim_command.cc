@@ -46,6 +46,7 @@ void print_json(const AllReduceComparison& compared, const Console& console) {
   for (const ComparedAlgorithm& algorithm : compared.algorithms) {
     json["algorithms"].push_back({{"name", algorithm.name},
                                   {"segments", algorithm.segments},
+                                  {"eligible", algorithm.eligible},
                                   {"formula_s", algorithm.formula_s},
                                   {"simulated_s", algorithm.simulated_s},
                                   {"transfers", algorithm.transfers},
@@ -73,6 +74,14 @@ int sim_command(const SimArguments& arguments, const Console& console) {
     row(console, {algorithm.name, std::to_string(algorithm.segments), milliseconds(algorithm.formula_s * 1e3),
                   milliseconds(algorithm.simulated_s * 1e3), ratio(algorithm.simulated_s / compared.bound_s),
                   ratio(algorithm.simulated_s / compared.fault_free_ring_s), algorithm.formula});
+  }
+  const bool all =
+      std::all_of(compared.algorithms.begin(), compared.algorithms.end(), [](const auto& algorithm) {
+        return algorithm.eligible || algorithm.name != name(collective::Algorithm::kDirect);
+      });
+  if (!all) {
+    console.out << "  The planner does not take direct while no node is degraded, or for chunks below "
+                << (collective::kLeastDirectChunk >> 10) << " KiB.\n";
   }
   console.out << "\n  "
               << wrap("The planner takes " + compared.chosen + ". " + compared.why, console.columns - 2, 2)

@@ -145,7 +145,8 @@ void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
   capacities = job.add_to(explain, group);
   explain
       .add_option("--algorithm", algorithm, "The schedule to print or write (default: the planner's choice)")
-      ->check(CLI::IsMember({"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix"}))
+      ->check(CLI::IsMember(
+          {"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix", "direct"}))
       ->needs(capacities)
       ->group(group);
   explain.add_option("--print", print, "Print the operations of this rank ('all': of all ranks)")

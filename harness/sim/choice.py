@@ -32,7 +32,7 @@ def compared(r2bench, nodes, count, lost, network):
     command = [r2bench, "sim", "allreduce", "--nodes", str(nodes), "--degraded", degraded_nodes(nodes, count, lost), "--bytes", size,
                "--rate", rate, "--latency", f"{latency} us", "--json"]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    algorithms = [algorithm for algorithm in result["algorithms"] if algorithm["name"] != "upstream"]
+    algorithms = [algorithm for algorithm in result["algorithms"] if algorithm["eligible"]]
     best = min(algorithms, key=lambda algorithm: algorithm["simulated_s"])
     choice = next(algorithm for algorithm in algorithms if algorithm["name"] == result["chosen"])
     return {"slower": choice["simulated_s"] / best["simulated_s"], "predicted": choice["formula_s"] / choice["simulated_s"],

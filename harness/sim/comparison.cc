@@ -78,6 +78,7 @@ Result<AllReduceComparison> compare_allreduce(const Job& job, const ComparisonOp
     row.name = name(candidate.algorithm);
     row.formula = candidate.formula;
     row.segments = candidate.segments;
+    row.eligible = candidate.eligible;
     row.formula_s = candidate.seconds;
     if (Result<void> done = simulate_into(row, build(job, candidate), ports, job.bytes); !done)
       return done.error();

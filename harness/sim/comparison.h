@@ -17,6 +17,7 @@ struct ComparedAlgorithm {
   std::string name;
   std::string formula;
   uint32_t segments = 0;
+  bool eligible = false;  ///< Candidate::eligible; not upstream's
   double formula_s = 0;
   double simulated_s = 0;
   uint64_t transfers = 0, memory_bytes = 0;

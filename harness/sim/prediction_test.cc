@@ -18,7 +18,8 @@ namespace {
 using namespace r2ccl::collective;  // NOLINT: what is tested
 
 constexpr Algorithm kAll[] = {Algorithm::kRing,           Algorithm::kUnequalRing, Algorithm::kDoubleTree,
-                              Algorithm::kR2cclAllReduce, Algorithm::kFourStage,   Algorithm::kMix};
+                              Algorithm::kR2cclAllReduce, Algorithm::kFourStage,   Algorithm::kMix,
+                              Algorithm::kDirect};
 
 /// Nodes of 400 Gbit/s; the `lost` parts are spread over them, node 0 first.
 Job job_of(uint32_t nodes, const std::vector<double>& lost, uint64_t bytes, double latency_s = 5e-6) {
@@ -64,8 +65,9 @@ Regret regret_of(const Job& job) {
   EXPECT_TRUE(compared.ok()) << compared.error().message;
   if (!compared.ok()) return {};
   const auto& all = compared.value().algorithms;
-  const auto best = std::min_element(
-      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.simulated_s < b.simulated_s; });
+  const auto best = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::pair(!a.eligible, a.simulated_s) < std::pair(!b.eligible, b.simulated_s);
+  });
   const ComparedAlgorithm& choice = compared.value().choice();
   return {choice.simulated_s / best->simulated_s, choice.formula_s / choice.simulated_s,
           words(job) + ": " + choice.name + "/" + std::to_string(choice.segments) + ", best " + best->name +
@@ -161,6 +163,22 @@ TEST(Prediction, r2ccl_allreduce_takes_about_what_is_predicted) {
         for (const uint32_t k : {1u, 8u, 64u}) {
           const Job job = job_of(nodes, lost, bytes);
           EXPECT_NEAR(ratio(job, Algorithm::kR2cclAllReduce, k, 0), 1, 0.12) << words(job) << " K " << k;
+        }
+}
+
+// Nodes of the same capacity are as one; of more than four capacities some count as the same.
+TEST(Prediction, direct_takes_what_is_predicted) {
+  for (const uint32_t nodes : {3u, 4u, 6u, 16u, 64u})
+    for (const auto& lost : {std::vector{0.125}, std::vector{0.5, 0.5}, std::vector{0.5, 0.25, 0.125},
+                             std::vector{0.1, 0.2, 0.3, 0.4, 0.5, 0.6}})
+      for (const uint64_t bytes : {1ull << 20, 64ull << 20, 1024ull << 20})
+        for (const uint32_t k : {1u, 8u, 64u}) {
+          if (lost.size() >= nodes || (nodes > 16 && k > 8)) continue;
+          Job job = job_of(nodes, lost, bytes);
+          EXPECT_NEAR(ratio(job, Algorithm::kDirect, k, 0), 1, 0.02) << words(job) << " K " << k;
+          job.reduce_bytes_per_second = 2 * job.bytes_per_second;
+          if (nodes > 16 || bytes < 64 << 20) continue;
+          EXPECT_NEAR(ratio(job, Algorithm::kDirect, k, 0), 1, 0.07) << words(job) << " K " << k;
         }
 }
 

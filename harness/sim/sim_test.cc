@@ -161,18 +161,24 @@ std::vector<double> with_stragglers(uint32_t nodes, double x, uint32_t count) {
   return c;
 }
 
-void expect_near_the_bound(uint32_t nodes, const std::vector<double>& c, uint32_t segments, double most) {
+/// Without a latency, so the size does not matter.
+Job job_of(std::vector<double> capacities, uint32_t segments) {
   Job job;
-  job.capacities = c;
+  job.capacities = std::move(capacities);
   job.bytes = kBytes;
   job.bytes_per_second = kRate;
   job.latency_s = 0;
   job.most_segments = segments;
+  return job;
+}
+
+void expect_near_the_bound(const Job& job, double most) {
+  const auto nodes = static_cast<uint32_t>(job.capacities.size()), segments = job.most_segments;
   const auto compared = compare_allreduce(job, {.only_chosen = true});
   ASSERT_TRUE(compared.ok()) << compared.error().message;
   const AllReduceComparison& result = compared.value();
   EXPECT_LE(result.choice().simulated_s / result.bound_s, most)
-      << nodes << " nodes, " << segments << " segments: " << result.why;
+      << nodes << " nodes, " << job.bytes << " bytes, " << segments << " segments: " << result.why;
   EXPECT_GE(result.choice().simulated_s / result.bound_s, 0.995);
   // 128 nodes of 32 segments: 10 s of a core, here of one that may be four times slower.
   if (nodes == 128 && segments == 32) {
@@ -185,14 +191,14 @@ TEST(Planner, takes_what_is_near_the_bound) {
   for (const uint32_t p : {4u, 8u, 16u}) {
     for (const double x : {0.125, 0.25, 0.5}) {
       for (const uint32_t stragglers : {1u, 2u, 3u}) {
-        expect_near_the_bound(p, with_stragglers(p, x, stragglers), 32, 1.035);
-        expect_near_the_bound(p, with_stragglers(p, x, stragglers), 64, 1.02);
+        expect_near_the_bound(job_of(with_stragglers(p, x, stragglers), 32), 1.035);
+        expect_near_the_bound(job_of(with_stragglers(p, x, stragglers), 64), 1.02);
       }
     }
     std::vector<double> different(p, 1);
     different[0] = 0.5, different[1] = 0.75, different[2] = 0.875;
-    expect_near_the_bound(p, different, 32, 1.035);
-    expect_near_the_bound(p, different, 64, 1.02);
+    expect_near_the_bound(job_of(different, 32), 1.035);
+    expect_near_the_bound(job_of(different, 64), 1.02);
   }
 }
 
@@ -201,11 +207,33 @@ TEST(PlannerLong, takes_what_is_near_the_bound_on_many_nodes) {
   for (const uint32_t p : {64u, 128u}) {
     for (const double x : {0.125, 0.25, 0.5}) {
       for (const uint32_t stragglers : {1u, 4u}) {
-        expect_near_the_bound(p, with_stragglers(p, x, stragglers), 32, 1.035);
-        expect_near_the_bound(p, with_stragglers(p, x, stragglers), 64, 1.02);
+        expect_near_the_bound(job_of(with_stragglers(p, x, stragglers), 32), 1.035);
+        expect_near_the_bound(job_of(with_stragglers(p, x, stragglers), 64), 1.02);
       }
     }
   }
+}
+
+// 400 Gbit/s and 5 us.
+void expect_near_the_bound_with_a_latency(uint32_t nodes) {
+  for (const uint64_t bytes : {64ull << 20, 1024ull << 20})
+    for (const double x : {0.125, 0.25, 0.5})
+      for (const uint32_t stragglers : {1u, nodes < 16 ? 2u : 4u})
+        for (const auto& [segments, most] : {std::pair{32u, 1.035}, std::pair{64u, 1.02}}) {
+          Job job = job_of(with_stragglers(nodes, x, stragglers), segments);
+          job.bytes = bytes;
+          job.bytes_per_second = 50e9;
+          job.latency_s = 5e-6;
+          expect_near_the_bound(job, most);
+        }
+}
+
+TEST(Planner, takes_what_is_near_the_bound_with_a_latency) {
+  for (const uint32_t nodes : {4u, 8u, 16u}) expect_near_the_bound_with_a_latency(nodes);
+}
+
+TEST(PlannerLong, takes_what_is_near_the_bound_with_a_latency_on_many_nodes) {
+  for (const uint32_t nodes : {64u, 128u}) expect_near_the_bound_with_a_latency(nodes);
 }
 
 }  // namespace

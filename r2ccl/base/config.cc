@@ -121,7 +121,7 @@ const std::vector<Field>& fields() {
 
 /// As r2ccl/collective names them.
 constexpr std::string_view kAlgorithms[] = {"ring",       "unequal_ring", "double_tree", "r2ccl_allreduce",
-                                            "four_stage", "mix"};
+                                            "four_stage", "mix",          "direct"};
 
 Error refusal(const char* variable, const char* text, const std::string& why) {
   return Error{ErrorCode::kInvalidConfig, std::string(variable) + "='" + text + "' " + why};
@@ -204,8 +204,9 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
   if (const char* text = get("R2CC_ALGORITHM"); text && *text) {
     const auto& known = kAlgorithms;
     if (std::find(std::begin(known), std::end(known), std::string_view(text)) == std::end(known))
-      return refusal("R2CC_ALGORITHM", text,
-                     "is none of ring, unequal_ring, double_tree, r2ccl_allreduce, four_stage and mix");
+      return refusal(
+          "R2CC_ALGORITHM", text,
+          "is none of ring, unequal_ring, double_tree, r2ccl_allreduce, four_stage, mix and direct");
     config.algorithm = text;
   }
   if (const char* text = get("R2CC_FAIL_BOUND_MS"); text && *text) config.fail_bound_given = true;

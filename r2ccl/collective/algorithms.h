@@ -46,11 +46,19 @@ Schedule four_stage_allreduce(const Ranks& owners, const Ranks& leaves, uint32_t
 struct MixPart {
   double fraction = 1;
   Ranks owners, leaves;
+  bool operator==(const MixPart&) const = default;
 };
 /// Each part's algorithm at the same time, each on its share of the ports.
 Schedule mix_allreduce(uint32_t ranks, std::span<const MixPart> parts, uint32_t segments);
 /// Segments of its ring: so few that its chunks are no smaller than the others', beside what a step costs.
 uint32_t mix_ring_segments(double fraction, uint32_t segments);
+
+/// Direct: for each chunk all other ranks send their data to its owner, which sends them the result. Rank i
+/// owns `shares[i]` of the data, in `depth` chunks of each segment; 0: it owns none. direct_shares() of
+/// cost.h gives the best ones. Two latencies whatever the number of ranks, but a rank has up to 4(p−1) ends
+/// of connections.
+Schedule direct_allreduce(std::span<const double> shares, uint32_t segments, uint32_t depth = 2);
+inline constexpr uint32_t kDirectCredits = 2;  ///< of its connections
 
 /// Rings on parts of the data, the first over all ranks, each further one over a part of the members of the
 /// one before.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a four-stage or a mix takes that is alone, from what its lanes wait for. Pure.
+// How long an operation takes that is alone, from what its lanes wait for. Pure.
 #pragma once
 
 #include <span>
@@ -14,6 +14,9 @@ namespace r2ccl::collective {
 double alone_seconds(const Job& job, std::span<const MixPart> parts, uint32_t segments);
 /// The same of double_tree_allreduce(). Ranks of the same height in a tree count as one kind.
 double alone_tree_seconds(const Job& job, uint32_t segments);
+/// The same of direct_allreduce() with the best shares. Nodes of about the same capacity count as one kind,
+/// of at most four; more add what their ports take longer.
+double alone_direct_seconds(const Job& job, uint32_t segments);
 /// The same of a ring of `fraction` of the data, as add_ring() has it, without its last latency: what waits
 /// for what goes around the ring, or the slowest node is never idle. 0 of one rank.
 double alone_ring_seconds(const Job& job, const Ranks& order, double fraction, uint32_t segments);

@@ -44,7 +44,10 @@ std::vector<Schedule> all_schedules(uint32_t ranks, uint32_t segments) {
     all.push_back(four_stage_allreduce(Ranks(sorted.begin() + static_cast<long>(leaves), sorted.end()),
                                        Ranks(sorted.begin(), sorted.begin() + static_cast<long>(leaves)),
                                        segments));
+    if (ranks <= 16 || segments <= 3) all.push_back(direct_allreduce(direct_shares(c).shares, segments));
   }
+  for (const uint32_t depth : {1u, 3u})
+    if (ranks <= 16) all.push_back(direct_allreduce(std::vector<double>(ranks, 1), segments, depth));
   for (const uint32_t per_node : {1u, 2u}) {
     if (ranks % per_node == 0 && ranks / per_node >= 3)
       all.push_back(upstream_allreduce(ranks / per_node, per_node, 1.0 / 3, segments));

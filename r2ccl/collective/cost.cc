@@ -8,8 +8,22 @@
 namespace r2ccl::collective {
 namespace {
 
-/// Sorted capacities as levels: at most kMostLevels different values, each node's at most its own.
-std::vector<double> levelled(std::vector<double> sorted) {
+double least(std::span<const double> values) { return *std::min_element(values.begin(), values.end()); }
+double sum(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+/// f falls; the argument in low … high at which it is `value`.
+template <typename F>
+double solve_falling(F f, double value, double low, double high) {
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (f(middle) > value ? low : high) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+std::vector<double> levelled(std::vector<double> sorted, size_t most) {
   struct Level {
     size_t first;
     double value;
@@ -19,7 +33,7 @@ std::vector<double> levelled(std::vector<double> sorted) {
     if (levels.empty() || sorted[i] > levels.back().value * (1 + kSameLevel))
       levels.push_back({i, sorted[i]});
   }
-  while (levels.size() > kMostLevels) {
+  while (levels.size() > most) {
     size_t nearest = 1;
     for (size_t i = 2; i < levels.size(); ++i) {
       const auto cost = [&](size_t at) {
@@ -36,21 +50,6 @@ std::vector<double> levelled(std::vector<double> sorted) {
   }
   return sorted;
 }
-
-double least(std::span<const double> values) { return *std::min_element(values.begin(), values.end()); }
-double sum(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
-
-/// f falls; the argument in low … high at which it is `value`.
-template <typename F>
-double solve_falling(F f, double value, double low, double high) {
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (f(middle) > value ? low : high) = middle;
-  }
-  return high;
-}
-
-}  // namespace
 
 double ring_volume(size_t ranks) {
   return ranks < 2 ? 0 : 2.0 * (static_cast<double>(ranks) - 1) / static_cast<double>(ranks);
@@ -103,6 +102,12 @@ UnequalRingShares unequal_ring(std::span<const double> capacities) {
   return best;
 }
 
+UnequalRing UnequalRingShares::in_order(const Ranks& order) const {
+  UnequalRing result = shares;
+  for (size_t i = 0; i < order.size(); ++i) result.extra[i] = shares.extra[order[i]];
+  return result;
+}
+
 double mix_time(std::span<const double> capacities, std::span<const MixPart> parts) {
   std::vector<double> load(capacities.size(), 0);
   for (const MixPart& part : parts) {
@@ -133,7 +138,7 @@ MixFractions mix_fractions(std::span<const double> capacities) {
   };
   std::vector<double> c(p);
   for (size_t i = 0; i < p; ++i) c[i] = capacities[order[i]];
-  c = levelled(std::move(c));
+  c = levelled(std::move(c), kMostLevels);
   if (p < 3) {
     ring(1);
     result.seconds = mix_time(capacities, result.parts);
@@ -179,12 +184,31 @@ double four_stage_time(std::span<const double> capacities, size_t leaves) {
   return mix_time(capacities, {&only, 1});
 }
 
+// With T = 2(p−1)/Σc the shares' sum is 1. If a node's own data is the limit, T = 1/c(1), it is more, and all
+// are less loaded.
+DirectShares direct_shares(std::span<const double> capacities) {
+  constexpr double kLeast = 1e-3;  // of a node's part if all were alike: less is not worth its connections
+  const auto p = static_cast<double>(capacities.size());
+  const double time = allreduce_bound(capacities);
+  DirectShares result;
+  for (const double capacity : capacities) {
+    const double share = p > 2 ? (capacity * time - 1) / (p - 2) : 1;
+    result.shares.push_back(share * p > kLeast ? share : 0);
+  }
+  const double all = sum(result.shares);
+  for (size_t i = 0; i < capacities.size(); ++i) {
+    result.shares[i] /= all;
+    result.seconds = std::max(result.seconds, (1 + (p - 2) * result.shares[i]) / capacities[i]);
+  }
+  return result;
+}
+
 R2cclRings r2ccl_rings(std::span<const double> capacities, uint32_t pieces) {
   const size_t p = capacities.size();
   const Ranks order = by_capacity(capacities);
   std::vector<double> c(p);
   for (size_t i = 0; i < p; ++i) c[i] = capacities[order[i]];
-  c = levelled(std::move(c));
+  c = levelled(std::move(c), kMostLevels);
   R2cclRings result;
   double rate = 0, below = 0;
   for (size_t i = 0; i < p; ++i) {

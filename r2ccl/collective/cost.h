@@ -26,6 +26,8 @@ double allreduce_bound(std::span<const double> capacities);
 struct UnequalRingShares {
   UnequalRing shares;
   double seconds = 0;
+  /// The shares of another order of the nodes, which take the same time.
+  UnequalRing in_order(const Ranks& order) const;
 };
 UnequalRingShares unequal_ring(std::span<const double> capacities);
 
@@ -45,6 +47,16 @@ double mix_time(std::span<const double> capacities, std::span<const MixPart> par
 /// Four-stage with the `leaves` nodes of least capacity as leaves: max(1/c_leaf, (2 + (s−2)/(p−s))/c_owner).
 /// Without fill.
 double four_stage_time(std::span<const double> capacities, size_t leaves);
+/// The best shares of direct_allreduce(), and its time without fill. A node that owns f of the data sends and
+/// receives 1 + (p − 2)f, so with T = allreduce_bound(), f = (cT − 1)/(p − 2) gives every node the load cT.
+/// Attains the bound for any capacities of two nodes or more.
+struct DirectShares {
+  std::vector<double> shares;  ///< by node; their sum is 1
+  double seconds = 0;
+};
+DirectShares direct_shares(std::span<const double> capacities);
+/// Capacities, the least first, as at most `most` different values, each at most the node's own.
+std::vector<double> levelled(std::vector<double> sorted, size_t most);
 /// Nodes by capacity, the least first, else by number.
 Ranks by_capacity(std::span<const double> capacities);
 

@@ -21,7 +21,8 @@ namespace {
 std::vector<Schedule> samples() {
   const std::vector<double> c = {1, 0.5, 1, 1, 0.75};
   return {ring_allreduce(natural_order(4), 2), mix_allreduce(5, mix_fractions(c).parts, 2),
-          r2ccl_allreduce(5, r2ccl_rings(c, 4).rings, 4), ring_allgather(natural_order(3), 2)};
+          direct_allreduce(direct_shares(c).shares, 2), r2ccl_allreduce(5, r2ccl_rings(c, 4).rings, 4),
+          ring_allgather(natural_order(3), 2)};
 }
 
 std::string attribute(const std::string& tag, const std::string& name) {

@@ -12,10 +12,24 @@
 
 namespace r2ccl::collective {
 
-enum class Algorithm : uint8_t { kRing, kUnequalRing, kDoubleTree, kR2cclAllReduce, kFourStage, kMix };
+enum class Algorithm : uint8_t {
+  kRing,
+  kUnequalRing,
+  kDoubleTree,
+  kR2cclAllReduce,
+  kFourStage,
+  kMix,
+  kDirect
+};
 /// As on the command line and in JSON: "ring", "unequal_ring", "double_tree", "r2ccl_allreduce",
-/// "four_stage", "mix".
+/// "four_stage", "mix", "direct".
 const char* name(Algorithm algorithm);
+
+/// Direct has 2p(p − 1) connections: among more nodes it is not looked at.
+inline constexpr size_t kMostDirectNodes = 128;
+/// Direct is not taken if its chunks are smaller on average: what a message costs besides its bytes and a
+/// latency is not predicted.
+inline constexpr uint64_t kLeastDirectChunk = 8 << 10;
 
 /// What is to be planned for.
 struct Job {
@@ -36,9 +50,15 @@ struct Job {
   uint32_t beside = 1;
   /// … as far as the schedule's lanes permit: a rank has at most so many ends of connections. 0: no limit.
   uint32_t most_ends = 0;
+  /// Direct may be taken: a rank's port is shared by weight among the transfers to and from all others at the
+  /// same time, which simulated ports do, and the host engine does not (README).
+  bool direct = true;
   /// A chunk below it leaves NICs of its node idle: no more segments than leave the smallest chunk as large.
   /// 0: none.
   uint64_t least_chunk_bytes = 0;
+  /// View::nics: what the NICs of each node can carry, those of node 0 first. Where nodes have lost different
+  /// ones, the busiest NIC counts, not the busiest node. Empty: not known, or all alike.
+  std::vector<double> nics;
 };
 
 /// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding ·
@@ -48,11 +68,22 @@ struct Job {
 /// ports show it (executor_time_test, advise_time_test, sim_prediction_test).
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
-  uint32_t segments = 1;   ///< K that is best for it
-  uint32_t leaves = 0;     ///< four-stage: how many of the least capacity
+  uint32_t segments = 1;  ///< K that is best for it
+  uint32_t leaves = 0;    ///< four-stage: how many of the least capacity; of `parts`: the most of one of them
+  /// Where nodes have lost different NICs: what four-stage and mix consist of, and the order of a ring.
+  /// Empty: as capacities alone say.
+  std::vector<MixPart> parts;
+  Ranks order;
+  double rails = 0;  ///< the busiest NIC's time over that of the busiest node's NICs together; 0: not counted
+  /// Over the rails that two nodes have in common a chunk takes at most so many times as long as over all
+  /// NICs of the slower one. Of a double tree, whose chunks go from node to node.
+  double narrow = 1;
+  /// It is compared as if it took so many times as long: orders and mixes that rails suggest are predicted
+  /// less exactly.
+  double allowance = 1;
   uint32_t lanes = 0;      ///< of the rank that has most of them, at most
   uint32_t beside = 1;     ///< operations that stand beside each other: Job::beside, as far as lanes permit
-  double transfer_s = 0;   ///< the busiest port
+  double transfer_s = 0;   ///< the busiest port, or the busiest NIC if these are counted
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
   double fill_s = 0;   ///< until the pipeline is full, and empty; alone: all that lanes wait for each other
@@ -62,11 +93,14 @@ struct Candidate {
   double queued_s = 0;     ///< queued_seconds() of a stream
   double least_chunk = 0;  ///< the smallest chunk's part of the data; 0: not looked at
   double seconds = 0;      ///< of each operation of a stream
-  std::string formula;     ///< transfer and fill in the words of FACTS, for printing
+  /// plan() may take it. Direct only for one operation of nodes of which some are degraded, if Job::direct,
+  /// its chunks and Job::most_ends permit it.
+  bool eligible = true;
+  std::string formula;  ///< transfer and fill in the words of FACTS, for printing
 };
 
 struct Plan {
-  std::vector<Candidate> candidates;  ///< all, in the order of Algorithm
+  std::vector<Candidate> candidates;  ///< in the order of Algorithm; direct of kMostDirectNodes at most
   size_t chosen = 0;
   double bound_s = 0;  ///< no AllReduce is faster: allreduce_bound()
   std::string why;     ///< one or two sentences

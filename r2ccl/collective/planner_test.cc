@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "r2ccl/collective/checker.h"
+#include "r2ccl/collective/predictor.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -46,9 +49,70 @@ TEST(Planner, takes_the_mix_or_four_stage_where_a_node_is_degraded) {
   for (const double capacity : {0.5, 0.75, 0.875}) {
     std::vector<double> c(16, 1);
     c[3] = capacity;
-    const Algorithm taken = chosen(job_of(c, 1 << 30));
+    Job job = job_of(c, 1 << 30);
+    job.direct = false;
+    const Algorithm taken = chosen(job);
     EXPECT_TRUE(taken == Algorithm::kMix || taken == Algorithm::kFourStage) << name(taken);
   }
+}
+
+/// Sixty-four nodes, of which one is degraded: lanes around a ring would wait for latencies.
+Job one_of_many() {
+  std::vector<double> c(64, 1);
+  c[3] = 0.5;
+  return job_of(c, 64 << 20);
+}
+
+TEST(Planner, takes_direct_where_lanes_would_wait_for_latencies) {
+  const Job job = one_of_many();
+  const Plan made = plan(job).value();
+  EXPECT_EQ(made.choice().algorithm, Algorithm::kDirect);
+  EXPECT_LT(made.choice().seconds, 1.02 * made.bound_s);
+  for (const Candidate& other : made.candidates)
+    if (other.algorithm != Algorithm::kDirect) {
+      EXPECT_GT(other.seconds, 1.05 * made.bound_s) << name(other.algorithm);
+    }
+}
+
+TEST(Planner, takes_direct_only_where_it_may) {
+  const auto eligible = [](const Job& job) {
+    const Plan made = plan(job).value();
+    const Candidate& last = made.candidates.back();
+    EXPECT_TRUE(last.eligible || made.choice().algorithm != Algorithm::kDirect);
+    return last.algorithm == Algorithm::kDirect && last.eligible;
+  };
+  EXPECT_TRUE(eligible(one_of_many()));
+  Job job = one_of_many();
+  job.direct = false;  // the host engine's
+  EXPECT_FALSE(eligible(job));
+  job = one_of_many();
+  job.outstanding = 2;
+  EXPECT_FALSE(eligible(job));
+  job = one_of_many();
+  job.most_ends = 4 * 63 - 2;  // the degraded node owns nothing
+  EXPECT_TRUE(eligible(job));
+  job.most_ends -= 1;
+  EXPECT_FALSE(eligible(job));
+  job = one_of_many();
+  job.bytes = 64 * 2 * kLeastDirectChunk;
+  EXPECT_TRUE(eligible(job));
+  job.bytes -= 1;
+  EXPECT_FALSE(eligible(job));
+  job = one_of_many();
+  job.capacities.assign(64, 1);
+  EXPECT_FALSE(eligible(job));
+  job = one_of_many();
+  job.capacities.resize(kMostDirectNodes + 1, 1);
+  EXPECT_FALSE(eligible(job));
+}
+
+// A mix is within 1 % of it: it has fewer connections.
+TEST(Planner, keeps_the_mix_where_direct_gains_little) {
+  Job job = job_of({1, 0.875, 1, 1}, 1 << 30);
+  job.latency_s = 0;
+  const Plan made = plan(job).value();
+  EXPECT_LT(made.candidates.back().seconds, made.candidates[size_t(Algorithm::kMix)].seconds);
+  EXPECT_EQ(made.choice().algorithm, Algorithm::kMix);
 }
 
 TEST(Planner, two_nodes_have_nothing_better_than_the_ring) {
@@ -218,6 +282,21 @@ TEST(Mix, attains_the_bound_for_any_capacities_of_few_values) {
   }
 }
 
+// Among many nodes of many capacities the candidate with the least time by its ports is not the fastest.
+TEST(Planner, predicts_each_candidate_of_one_operation_that_may_be_the_fastest) {
+  std::mt19937 random(3);
+  std::vector<double> c(128);
+  for (double& value : c) value = 0.8 + 0.2 * double(random() % 1000) / 1000;
+  Job job = job_of(c, 16 << 20);
+  job.bytes_per_second = 5e9;
+  job.latency_s = job.back_s = 80e-6;
+  double best = INFINITY;
+  for (uint32_t k = 1; k <= 4; k *= 2)
+    for (uint32_t leaves = 1; leaves < c.size(); ++leaves)
+      best = std::min(best, predict(job, Algorithm::kFourStage, k, leaves).seconds);
+  EXPECT_LT(plan(job).value().candidates[size_t(Algorithm::kFourStage)].seconds, 1.002 * best);
+}
+
 // Leaves of a mix make the operations of a stream wait for each other. One that is alone waits for none.
 TEST(Planner, takes_the_mix_for_one_operation_and_several_degraded_nodes) {
   for (const size_t degraded : {2, 3, 4}) {
@@ -225,9 +304,25 @@ TEST(Planner, takes_the_mix_for_one_operation_and_several_degraded_nodes) {
     std::fill_n(c.begin(), degraded, 0.75);
     Job job = job_of(c, 1 << 30);
     job.least_chunk_bytes = 64 << 10;
+    job.direct = false;
     EXPECT_EQ(chosen(job), Algorithm::kMix) << degraded;
     EXPECT_LT(plan(job).value().candidates[plan(job).value().chosen].seconds,
               1.05 * allreduce_bound(c) * double(job.bytes) / job.bytes_per_second);
+  }
+}
+
+TEST(Direct, attains_the_bound_for_any_capacities) {
+  std::mt19937 random(9);
+  std::uniform_real_distribution<double> capacity(0.02, 1);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<double> c(2 + random() % 40);
+    for (double& value : c) value = capacity(random);
+    const DirectShares direct = direct_shares(c);
+    const double bound = allreduce_bound(c);
+    EXPECT_LE(direct.seconds, bound * 1.001);
+    EXPECT_GE(direct.seconds, bound * (1 - 1e-9));
+    EXPECT_NEAR(std::accumulate(direct.shares.begin(), direct.shares.end(), 0.0), 1, 1e-9);
+    EXPECT_NEAR(busiest_port(direct_allreduce(direct.shares, 1), c), direct.seconds, 1e-9);
   }
 }
 

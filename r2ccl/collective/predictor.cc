@@ -7,7 +7,6 @@
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/alone.h"
 #include "r2ccl/collective/cost.h"
-#include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -17,25 +16,12 @@ namespace {
 constexpr double kPerLeaf = 0.35;
 constexpr uint32_t kMostLeaves = 3;  // of those that were simulated: more are taken for as many
 
-/// Mean value analysis of a closed network (Reiser and Lavenberg, JACM 1980): the time for each of
-/// `customers` that go around between `stations`, where they need `busy` in all at each, and elsewhere, where
-/// they spend `away` without being in each other's way.
-double closed_network(double busy, double stations, double away, uint32_t customers) {
-  if (!(stations * busy + away > 0)) return 0;
-  double queue = 0, each = 0;
-  for (uint32_t n = 1; n <= customers; ++n) {
-    const double at_stations = stations * busy * (1 + queue);
-    each = (at_stations + away) / n;
-    queue = at_stations / (each * stations);
-  }
-  return each;
-}
-
 /// Where the job's numbers come in: units of data 1 at capacity 1 become seconds.
 class Predictor {
  public:
-  explicit Predictor(const Job& job, bool least)
+  Predictor(const Job& job, const Candidate& shape, bool least)
       : job_(job),
+        shape_(shape),
         least_only_(least),
         c_(job.capacities),
         p_(c_.size()),
@@ -46,8 +32,8 @@ class Predictor {
     Candidate result = start(Algorithm::kRing, k);
     result.transfer_s = unit_ * ring_volume(p_) / least_;
     result.reduction_s = addition_time(ring_volume(p_) / 2);
-    result.steps_s = alone() ? alone_ring_seconds(job_, natural_order(static_cast<uint32_t>(p_)), 1, k)
-                             : ring_steps(1, p_, least_, k);
+    const Ranks order = shape_.order.empty() ? natural_order(static_cast<uint32_t>(p_)) : shape_.order;
+    result.steps_s = alone() ? alone_ring_seconds(job_, order, 1, k) : ring_steps(1, p_, least_, k);
     result.fill_s = ring_fill(1, p_, k);
     result.least_chunk = ring_chunk(1, p_, k);
     result.lanes = 2;
@@ -89,7 +75,8 @@ class Predictor {
     // arrived; at the top a rank receives the sum only when what it has sent there is known to have arrived.
     const double channels = job_.outstanding > 1 ? 4 * job_.latency_s : 0;
     result.fill_s =
-        2 * depth * (unit_ * 0.5 / k / least_ + job_.latency_s + addition_time(0.5 / k)) + channels;
+        2 * depth * (unit_ * 0.5 / k / least_ * shape_.narrow + job_.latency_s + addition_time(0.5 / k)) +
+        channels;
     result.latencies_s = result.fill_s;
     if (alone()) set_alone(result, credit_steps(k, 0.5 / k), [&] { return alone_tree_seconds(job_, k); });
     result.formula = "max over nodes of (data in, data out)/c, + log2(p)/(K c_min)";
@@ -124,13 +111,15 @@ class Predictor {
     return sum(result);
   }
 
-  Candidate four_stage(uint32_t k, uint32_t leaves) const {
+  Candidate four_stage(uint32_t k) const {
     Candidate result = start(Algorithm::kFourStage, k);
+    const uint32_t leaves = shape_.leaves;
     const double owners = static_cast<double>(p_ - leaves);
     result.leaves = leaves;
     result.lanes =
         std::max(four_stage_lanes(p_ - leaves, leaves, false), four_stage_lanes(p_ - leaves, leaves, true));
-    result.transfer_s = unit_ * four_stage_time(c_, leaves);
+    result.transfer_s =
+        unit_ * (shape_.parts.empty() ? four_stage_time(c_, leaves) : mix_time(c_, shape_.parts));
     result.reduction_s = addition_time((owners - 1 + leaves) / owners);
     result.steps_s = four_stage_steps(1, p_ - leaves, k);
     result.least_chunk = 1 / (owners * k);
@@ -155,7 +144,8 @@ class Predictor {
 
   Candidate mix(uint32_t k) const {
     Candidate result = start(Algorithm::kMix, k);
-    const MixFractions best = mix_fractions(c_);
+    const MixFractions best =
+        shape_.parts.empty() ? mix_fractions(c_) : MixFractions{shape_.parts, mix_time(c_, shape_.parts)};
     result.transfer_s = unit_ * best.seconds;
     double added = 0, latencies = 0, least = 0;
     bool leafy = false;
@@ -199,12 +189,33 @@ class Predictor {
     return sum(result);
   }
 
+  Candidate direct(uint32_t k) const {
+    Candidate result = start(Algorithm::kDirect, k);
+    const auto [shares, busiest] = direct_shares(c_);
+    const auto [least, most] = std::ranges::minmax(shares);
+    result.lanes = static_cast<uint32_t>(4 * (p_ - 1) - 2 * size_t(std::ranges::count(shares, 0.0)));
+    result.least_chunk = (least > 0 ? least : most) / (k * kBuilderDepth);
+    result.transfer_s = unit_ * busiest;
+    result.reduction_s = addition_time(most * (static_cast<double>(p_) - 1));
+    result.latencies_s = 2 * job_.latency_s;
+    result.fill_s = result.latencies_s + result.transfer_s / (k * kBuilderDepth);
+    result.in_turn = messages_in_turn(job_, result.least_chunk);
+    if (alone()) set_alone(result, 0, [&] { return alone_direct_seconds(job_, k); });
+    result.formula = "max(max 1/c, 2(p-1)/sum c)(1+1/2K)";
+    return sum(result);
+  }
+
  private:
   bool alone() const { return job_.outstanding < 2; }
   Candidate start(Algorithm algorithm, uint32_t k) const {
     Candidate result;
     result.algorithm = algorithm;
     result.segments = k;
+    result.parts = shape_.parts;
+    result.order = shape_.order;
+    result.rails = shape_.rails;
+    result.allowance = shape_.allowance;
+    result.narrow = shape_.narrow;
     return result;
   }
   /// An operation that is alone: `steps` of its longest lane, and what all its lanes take that wait for each
@@ -216,6 +227,7 @@ class Predictor {
     candidate.fill_s = least_only_ ? 0 : std::max(0.0, alone_seconds() - least);
   }
   Candidate sum(Candidate candidate) const {
+    if (candidate.rails > 1) candidate.transfer_s *= candidate.rails;
     candidate.beside = beside_of(candidate);
     candidate.steps_s /= candidate.beside;
     if (const double longer = idle_nics(candidate); longer > 1)
@@ -245,7 +257,7 @@ class Predictor {
     constexpr double kIdle = 2.5;
     const double chunk = candidate.least_chunk * static_cast<double>(job_.bytes);
     if (candidate.algorithm == Algorithm::kRing || chunk <= 0 || job_.least_chunk_bytes == 0) return 1;
-    if (queues(candidate.algorithm)) return alone() ? candidate.in_turn : 1;
+    if (queues(candidate.algorithm)) return 1;  // in queued_seconds(), or in what lanes wait for
     const double part = std::min(1.0, chunk / static_cast<double>(job_.least_chunk_bytes));
     return 1 + kIdle * (1 - part) / candidate.beside;
   }
@@ -333,6 +345,7 @@ class Predictor {
   }
 
   const Job& job_;
+  const Candidate& shape_;
   const bool least_only_;
   const std::vector<double>& c_;
   const size_t p_;
@@ -343,26 +356,29 @@ class Predictor {
 
 bool queues(Algorithm algorithm) {
   return algorithm == Algorithm::kDoubleTree || algorithm == Algorithm::kFourStage ||
-         algorithm == Algorithm::kMix;
-}
-
-double messages_in_turn(const Job& job, double chunk) {
-  // Messages are one and a half times as large as the least one, on average.
-  constexpr double kMessage = 1.5 * kLeastMessage, kOfEachNic = 1.5 * 10 / kLeastChunkTenths;
-  const double all = kOfEachNic * static_cast<double>(job.least_chunk_bytes);
-  if (all <= 0 || job.bytes == 0) return 1;
-  return std::clamp(all / (chunk * static_cast<double>(job.bytes)), 1.0, std::max(1.0, all / kMessage));
-}
-
-Queued queued_seconds(const Candidate& candidate, uint32_t in_flight, uint32_t beside) {
-  const double busy = std::max(candidate.transfer_s, candidate.reduction_s);
-  return {closed_network(busy, candidate.in_turn, candidate.waits_s, beside),
-          closed_network(busy, candidate.in_turn, candidate.latencies_s, in_flight)};
+         algorithm == Algorithm::kMix || algorithm == Algorithm::kDirect;
 }
 
 Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves, bool least) {
-  const Predictor predictor(job, least);
-  switch (algorithm) {
+  Candidate shape;
+  shape.algorithm = algorithm;
+  shape.leaves = leaves;
+  return predict(job, shape, segments, least);
+}
+
+Candidate predict(const Job& job, const Candidate& shape, uint32_t segments, bool least) {
+  if (shape.rails > 1 && job.outstanding < 2) {
+    // Lanes wait for each other, as if all ports were slower.
+    Job slower = job;
+    slower.bytes_per_second /= shape.rails;
+    Candidate counted = shape;
+    counted.rails = 1;
+    Candidate result = predict(slower, counted, segments, least);
+    result.rails = shape.rails;
+    return result;
+  }
+  const Predictor predictor(job, shape, least);
+  switch (shape.algorithm) {
     case Algorithm::kRing:
       break;
     case Algorithm::kUnequalRing:
@@ -372,9 +388,11 @@ Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32
     case Algorithm::kR2cclAllReduce:
       return predictor.r2ccl(segments);
     case Algorithm::kFourStage:
-      return predictor.four_stage(segments, leaves);
+      return predictor.four_stage(segments);
     case Algorithm::kMix:
       return predictor.mix(segments);
+    case Algorithm::kDirect:
+      return predictor.direct(segments);
   }
   return predictor.ring(segments);
 }

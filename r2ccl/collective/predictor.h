@@ -16,13 +16,15 @@ inline constexpr uint32_t kBuilderDepth = 2;  ///< of the rings' builders
 /// out: no more seconds than without it, up to rounding.
 Candidate predict(const Job& job, Algorithm algorithm, uint32_t segments, uint32_t leaves = 0,
                   bool least = false);
+/// The same of a schedule of `shape`: its algorithm, leaves, parts, order and rails.
+Candidate predict(const Job& job, const Candidate& shape, uint32_t segments, bool least = false);
 
 /// A chunk that is this part of the data, cut into fewer messages than there are NICs, takes so many times as
 /// long as if all of them had their share of it.
 double messages_in_turn(const Job& job, double chunk);
 
-/// Those whose lanes wait for each other, so that queued_seconds() holds in a stream: double tree, four-stage
-/// and mix.
+/// Those whose lanes wait for each other, so that queued_seconds() holds in a stream: double tree, four-stage,
+/// mix and direct.
 bool queues(Algorithm algorithm);
 /// Seconds of each operation of a stream, at least, if operations queue for the ports between the latencies
 /// that each of them waits for.

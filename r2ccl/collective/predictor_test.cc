@@ -8,6 +8,9 @@
 #include <cmath>
 #include <vector>
 
+#include "r2ccl/collective/alone.h"
+#include "r2ccl/collective/cost.h"
+
 namespace r2ccl::collective {
 namespace {
 
@@ -105,6 +108,38 @@ TEST(Predict, small_chunks_leave_nics_idle) {
     job.least_chunk_bytes = 64 << 10;
     EXPECT_EQ(predict(job, algorithm, 1, 1).in_turn, 1) << name(algorithm);
     EXPECT_GT(predict(job, algorithm, 64, 1).in_turn, 2) << name(algorithm);
+  }
+}
+
+// How long chunks of few messages take is in what its lanes wait for.
+TEST(Predict, small_chunks_count_once_in_an_operation_that_is_alone) {
+  Job job = job_of({0.75, 1, 1, 1}, 1 << 20);
+  job.least_chunk_bytes = 64 << 10;
+  const Ranks owners{1, 2, 3}, leaves{0};
+  const MixPart part{1, owners, leaves};
+  for (const uint32_t k : {4, 16}) {
+    const Candidate four_stage = predict(job, Algorithm::kFourStage, k, 1);
+    ASSERT_GT(four_stage.in_turn, 1) << k;
+    EXPECT_NEAR(four_stage.seconds, alone_seconds(job, {&part, 1}, k), 1e-12) << k;
+    const Candidate mix = predict(job, Algorithm::kMix, k);
+    ASSERT_GT(mix.in_turn, 1) << k;
+    EXPECT_NEAR(mix.seconds, alone_seconds(job, mix_fractions(job.capacities).parts, k), 1e-12) << k;
+  }
+}
+
+// More segments help as much as without NICs.
+TEST(Predict, the_busiest_nic_slows_down_all_lanes_of_an_operation_that_is_alone) {
+  const Job job = job_of({0.75, 0.75, 1, 1}, 16 << 20);
+  Job slower = job;
+  slower.bytes_per_second /= 1.25;
+  for (const Algorithm algorithm :
+       {Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kFourStage, Algorithm::kMix}) {
+    for (const uint32_t k : {4, 32}) {
+      const Candidate shape{.algorithm = algorithm, .leaves = 2, .rails = 1.25};
+      const Candidate is = predict(job, shape, k);
+      EXPECT_NEAR(is.seconds, predict(slower, algorithm, k, 2).seconds, 1e-12) << name(algorithm) << k;
+      EXPECT_EQ(is.rails, 1.25);
+    }
   }
 }
 

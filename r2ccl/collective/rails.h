@@ -50,6 +50,8 @@ std::vector<RailShares> rail_shares(const Schedule& schedule, std::span<const do
 /// is spread so: above 1 where nodes have lost NICs of different rails, and what they say to each other does not
 /// find enough common ones. Infinite: two nodes have no common rail, and which way Balance finds is not known.
 double rails_need(const Schedule& schedule, std::span<const double> nics, size_t rails);
+/// Among more nodes that takes too long to be found out for each size of an operation.
+inline constexpr size_t kMostNodesByRails = 16;
 
 /// How the chunks of a connection are cut into messages, and which rail each takes: every chunk is spread over the
 /// rails by their shares, and what is too small for that is made up for by the next ones. Both ends of a

@@ -70,6 +70,7 @@ std::string_view name(PlannedAlgorithm algorithm) {
     case PlannedAlgorithm::kR2cclAllReduce: return "r2ccl_allreduce";
     case PlannedAlgorithm::kFourStage: return "four_stage";
     case PlannedAlgorithm::kMix: return "mix";
+    case PlannedAlgorithm::kDirect: return "direct";
   }
   // clang-format on
   return "none";

@@ -57,8 +57,8 @@ enum class EventType : uint16_t {
 enum class DetectedBy : uint8_t { kNone = 0, kCompletion = 1, kEvent = 2, kWatchdog = 3, kPeer = 4 };
 
 /// What runs AllReduces in mode 3: NCCL's own choice on Balance, or a schedule of the host engine.
-enum class PlannedAlgorithm : uint8_t { kNccl, kRing, kUnequalRing, kDoubleTree, kR2cclAllReduce, kFourStage, kMix };
-inline constexpr size_t kPlannedAlgorithms = 7;
+enum class PlannedAlgorithm : uint8_t { kNccl, kRing, kUnequalRing, kDoubleTree, kR2cclAllReduce, kFourStage, kMix, kDirect };
+inline constexpr size_t kPlannedAlgorithms = 8;
 
 /// One event, 64 bytes. `sequence` is written last (release).
 struct alignas(64) Event {

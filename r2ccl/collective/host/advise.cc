@@ -24,11 +24,9 @@ constexpr double kHealthy = 0.97;
 /// By about what predictions are too low: if several nodes are degraded and one has lost half of its NICs or
 /// more, and there are few pieces; …
 constexpr double kSeveralLeaves = 1.12, kAboutHalf = 0.55;
-/// … and if all nodes but one are leaves, and it is not known which NICs they have lost: NICs of the one
-/// owner whose rails no leaf has are idle.
+/// … and if all nodes but one are leaves, and it is not known which NICs they have lost, so that the planner
+/// cannot count them: NICs of the one owner whose rails no leaf has are idle.
 constexpr double kOneOwner = 1.45;
-/// Among more nodes it takes too long to find out what rails need, and all rails of owners are in use.
-constexpr size_t kMostNodesByRails = 16;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
 constexpr uint64_t kLeastChunk = 128 << 10;
@@ -67,7 +65,8 @@ std::string text(const char* format, double a, double b = 0) {
 
 }  // namespace
 
-Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds) {
+Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds,
+           std::span<const double> nics) {
   Job job;
   for (const double capacity : capacities) job.capacities.push_back(std::max(capacity, kLeastCapacity));
   job.bytes = bytes;
@@ -76,7 +75,9 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.latency_s = job.back_s = kLatencySeconds;
   job.outstanding = outstanding;
   job.beside = std::min(outstanding, kMostSlots);
+  if (nics.size() == capacities.size() * speeds.rails) job.nics.assign(nics.begin(), nics.end());
   if (speeds.rails > 1) job.least_chunk_bytes = speeds.rails * kLeastMessage * kLeastChunkTenths / 10;
+  job.direct = false;
   job.most_ends = static_cast<uint32_t>(kMostChannels / std::max(1u, speeds.rails));
   const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
@@ -128,7 +129,10 @@ double too_low_by(const Job& job, const Candidate& plan, std::span<const double>
   const size_t nodes = capacities.size(), degraded = degraded_of(capacities);
   if (degraded < 2) return 1;
   const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
-  const double few_pieces = *least < kAboutHalf * *most ? kSeveralLeaves : 1;
+  const bool half = *least < kAboutHalf * *most, slow_hops = plan.narrow > 1;  // which are predicted
+  const double few_pieces = half && !slow_hops ? kSeveralLeaves : 1;
+  if (plan.rails > 0) return few_pieces * plan.allowance;
+  // The planner plans by capacities alone: all have lost the same NICs, or two nodes have none in common.
   if (!nics.empty() && nodes <= kMostNodesByRails)
     return few_pieces * rails_need(build(job, plan), nics, nics.size() / nodes);
   const size_t leaves = plan.algorithm == Algorithm::kFourStage ? plan.leaves : degraded;
@@ -148,7 +152,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   }
   const uint64_t piece = piece_of_operation(bytes);
   const uint64_t pieces = (bytes + piece - 1) / piece, planned_for = planned_bytes(piece);
-  const Job job = job_of(capacities, planned_for, outstanding_for(planned_for), speeds);
+  const Job job = job_of(capacities, planned_for, outstanding_for(planned_for), speeds, nics);
   // NCCL's own ring: additions on the GPUs, pieces enough to hide what a step costs.
   const double least = *std::min_element(job.capacities.begin(), job.capacities.end());
   const auto p = static_cast<double>(capacities.size());

@@ -42,8 +42,9 @@ size_t window_for(const Speeds& speeds, size_t rails);
 inline constexpr uint64_t kSmallOperation = 256 << 10;
 
 /// The job of one engine operation of `bytes`; capacities as agreed (View), by rank. `outstanding`: like ones
-/// in flight.
-Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds);
+/// in flight. `nics`: View::nics; not of this group's nodes and NICs: not known.
+Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds,
+           std::span<const double> nics = {});
 /// How many are taken to be in flight with one of this size: operations of this size and of the sizes into
 /// which NCCL cuts larger ones.
 uint32_t outstanding_for(uint64_t bytes);

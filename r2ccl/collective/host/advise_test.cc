@@ -160,7 +160,18 @@ TEST(Advise, several_degraded_nodes_are_taken_to_need_more_where_they_are_leaves
 TEST(Advise, the_trace_calls_schedules_what_the_planner_calls_them) {
   for (size_t i = 0; i + 1 < trace::kPlannedAlgorithms; ++i)
     EXPECT_EQ(trace::name(traced_as(Algorithm(i))), name(Algorithm(i)));
-  EXPECT_EQ(size_t(Algorithm::kMix) + 2, trace::kPlannedAlgorithms);
+  EXPECT_EQ(size_t(Algorithm::kDirect) + 2, trace::kPlannedAlgorithms);
+}
+
+// It has more channels than any other, and over several NICs it takes longer than simulated ports show.
+TEST(Advise, groups_do_not_take_direct) {
+  const std::vector<double> degraded{1, 0.5, 1, 1, 1, 1, 1, 1};
+  for (const uint64_t bytes : {256ull << 10, 4ull << 20, 64ull << 20}) {
+    Job job = job_of(degraded, bytes, outstanding_for(bytes), kSlowNet);
+    EXPECT_FALSE(plan(job).value().candidates.back().eligible);
+    job.direct = true;
+    EXPECT_EQ(plan(job).value().candidates.back().eligible, job.outstanding == 1);
+  }
 }
 
 // Eight NICs of which one is lost: pieces of an operation of 16 MiB are too small for anything but a ring.

@@ -53,8 +53,10 @@ Outcome outcome_of(const Case& of) {
   Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
   Outcome outcome;
   outcome.advice = advise(stream.capacities, bytes, speeds, stream.nics);
-  outcome.algorithm =
-      plan(job_of(stream.capacities, piece, outstanding_for(piece), speeds)).value().choice().algorithm;
+  outcome.algorithm = plan(job_of(stream.capacities, piece, outstanding_for(piece), speeds, stream.nics))
+                          .value()
+                          .choice()
+                          .algorithm;
   outcome.simulated = seconds_of_choice(stream);
   speeds.margin = kMargin;
   outcome.with_margin = advise(stream.capacities, bytes, speeds, stream.nics);
@@ -177,7 +179,7 @@ TEST(AdviseTime, several_degraded_nodes_take_what_is_predicted) {
   for (const size_t p : {4, 6, 8, 16})
     for (const auto& lost : kSeveral)
       for (const uint64_t mib : {16, 64})
-        if (p > 4 || lost.size() < 3) expect_right({p, 0, mib, kNic, lost}, 0.1, 0.07, 0.01, 0.06);
+        if (p > 4 || lost.size() < 3) expect_right({p, 0, mib, kNic, lost}, 0.1, 0.07, 0.01, 0.08);
 }
 
 TEST(AdviseTime, few_pieces_of_several_degraded_nodes_take_about_what_is_predicted) {
@@ -202,6 +204,30 @@ TEST(AdviseTime, an_operation_that_is_alone_is_predicted_too_fast) {
         EXPECT_GT(ratio, 0.7) << name(algorithm) << " " << p << " " << mib;
         EXPECT_LT(ratio, 0.95) << name(algorithm) << " " << p << " " << mib;
       }
+}
+
+// Where nodes have lost different NICs, other orders of the same plans are tried.
+TEST(AdviseTime, an_operation_that_is_alone_takes_no_longer_where_nics_are_counted) {
+  for (const std::vector<std::vector<size_t>>& gone :
+       {std::vector<std::vector<size_t>>{{}, {0, 1}, {1}, {2}},
+        std::vector<std::vector<size_t>>{{}, {0, 1}, {1, 2}},
+        std::vector<std::vector<size_t>>{{}, {0}, {1}, {2}, {}, {}}}) {
+    const size_t p = gone.size();
+    Stream stream = degraded(p, 0.25, 16 << 20);
+    stream.nics.assign(p * stream.rails, 1);
+    for (size_t node = 0; node < p; ++node) {
+      stream.capacities[node] = 1 - double(gone[node].size()) / stream.rails;
+      for (const size_t nic : gone[node]) stream.nics[node * stream.rails + nic] = 0;
+    }
+    stream.rate = kNic * stream.rails;
+    stream.operations = stream.open = stream.slots = 1;
+    const Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
+    const auto seconds = [&](std::span<const double> nics) {
+      const Job job = job_of(stream.capacities, stream.bytes, 1, speeds, nics);
+      return run(stream, build(job, plan(job).value().choice()));
+    };
+    EXPECT_LT(seconds(stream.nics), 1.03 * seconds({})) << p << " nodes";
+  }
 }
 
 // Known gap: eight operations of 512 KiB share the leaves' ports when they begin, and none of them comes back
@@ -230,16 +256,50 @@ TEST(AdviseTime, several_deeply_degraded_nodes_never_lose_to_balance_by_the_defa
   EXPECT_EQ(taken, 1u) << "the last one gains";
 }
 
-// Four-stage with two leaves and one owner, all of whose traffic is with the leaves.
+// Four-stage with two leaves and one owner, all of whose traffic is with the leaves. If these have lost the
+// same NICs, the plan is that by capacities, and the tuner knows that the owner's NICs on these rails are
+// idle. If not, the planner takes one leaf.
 TEST(AdviseTime, what_rails_the_leaves_have_counts_where_one_node_owns_everything) {
-  const Outcome same = outcome_of({3, 0, 64, kNic, {}, {{1}, {0, 1}, {}}});
-  EXPECT_NEAR(same.predicted(), 0.75, 0.03) << "the owner's NIC 1 is idle";
-  EXPECT_FALSE(same.with_margin.engine) << same.with_margin.why;
-  EXPECT_LT(same.gain(), 0);
-  const Outcome others = outcome_of({3, 0, 64, kNic, {}, {{2}, {0, 1}, {}}});
-  EXPECT_NEAR(others.predicted(), 1, 0.03);
-  EXPECT_TRUE(others.with_margin.engine) << others.with_margin.why;
-  EXPECT_GT(others.gain(), 0.2);
+  const Outcome alike = outcome_of({3, 0, 64, kNic, {}, {{0, 1}, {0, 1}, {}}});
+  EXPECT_LT(alike.predicted(), 0.7) << "two of the owner's NICs are idle";
+  EXPECT_FALSE(alike.advice.engine) << alike.advice.why;
+  EXPECT_LT(alike.gain(), 0);
+  for (const std::vector<std::vector<size_t>>& gone : {std::vector<std::vector<size_t>>{{1}, {0, 1}, {}},
+                                                       std::vector<std::vector<size_t>>{{2}, {0, 1}, {}}}) {
+    const Outcome is = outcome_of({3, 0, 64, kNic, {}, gone});
+    EXPECT_NEAR(is.predicted(), 1, 0.03);
+    EXPECT_TRUE(is.with_margin.engine) << is.with_margin.why;
+    EXPECT_GT(is.gain(), 0.2);
+  }
+}
+
+// Each of these was left to Balance, or gained less, with a plan by capacities alone.
+TEST(AdviseTime, nodes_that_have_lost_different_nics_keep_theirs_busy) {
+  using Gone = std::vector<std::vector<size_t>>;
+  for (const auto& [gone, gain] :
+       {std::pair{Gone{{}, {0, 1}, {1}, {2}}, 0.28}, std::pair{Gone{{}, {0, 1}, {0}, {0}}, 0.22},
+        std::pair{Gone{{}, {0, 1, 2}, {3}, {}}, 0.3}, std::pair{Gone{{}, {0, 1}, {1, 2}, {2}, {}}, 0.27},
+        std::pair{Gone{{}, {0, 1}, {2, 3}, {0}, {}}, 0.26}, std::pair{Gone{{}, {0}, {1}, {2}, {}, {}}, 0.08},
+        std::pair{Gone{{}, {0, 1}, {2, 3}, {0}, {}, {}}, 0.27}}) {
+    for (const double nic : {kNic, 4 * kNic}) {
+      if (nic > kNic && gain < 0.1) continue;  // latencies count for more
+      const Outcome is = outcome_of({gone.size(), 0, 64, nic, {}, gone});
+      const auto where = testing::Message() << gone.size() << " nodes, " << nic << ": " << is.advice.why;
+      EXPECT_NEAR(is.predicted(), 1, 0.08) << where;
+      EXPECT_TRUE(is.advice.engine) << where;
+      EXPECT_GT(is.gain(), nic > kNic ? gain - 0.02 : gain) << where;
+    }
+  }
+}
+
+// A double tree's chunks go from node to node, and take longer where two have few rails in common.
+TEST(AdviseTime, a_double_tree_whose_neighbours_have_lost_different_nics_is_left_to_balance) {
+  std::vector<std::vector<size_t>> gone(16);
+  gone[1] = {0}, gone[2] = {1}, gone[3] = {2};
+  const Outcome is = outcome_of({16, 0, 16, 20 * kNic, {}, gone});
+  EXPECT_EQ(is.algorithm, Algorithm::kDoubleTree);
+  EXPECT_LT(is.gain(), -0.1);
+  EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
 }
 
 // Known gap: few pieces on fast NICs, where latencies count for more.
@@ -262,13 +322,23 @@ TEST(AdviseTime, large_chunks_on_fast_nics_are_predicted_too_fast) {
   EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
 }
 
-// Known gap: of three degraded nodes in a row two have two rails in common, and all that they send each other
-// goes over these. The planner counts ports, not rails.
-TEST(AdviseTime, three_nodes_of_four_without_common_rails_are_predicted_too_fast) {
+// Of three degraded nodes in a row two have two rails in common, and all that they send each other goes over
+// these: a mix by capacities would take 8 % longer than NCCL's ring under Balance.
+TEST(AdviseTime, three_nodes_of_four_with_few_common_rails_take_two_parts) {
   const Outcome is = outcome_of({4, 0, 64, kNic, {1, 1, 1}});
-  EXPECT_GT(is.predicted(), 1 - 0.25);
-  EXPECT_LT(is.predicted(), 0.95);
+  EXPECT_NEAR(is.predicted(), 1, 0.03);
+  EXPECT_GT(is.gain(), 0.04);
   EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
+}
+
+// Known gap: of mixes that rails suggest, too, few pieces and fast NICs are predicted too fast.
+TEST(AdviseTime, mixes_of_two_parts_are_predicted_too_fast_on_fast_nics) {
+  const Outcome is = outcome_of({4, 0, 64, 20 * kNic, {}, {{}, {0, 1}, {1}, {2}}});
+  EXPECT_GT(is.predicted(), 1 - 0.22);
+  EXPECT_LT(is.predicted(), 0.95);
+  EXPECT_TRUE(is.advice.engine) << is.advice.why;
+  EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
+  EXPECT_GT(is.gain(), -0.04);
 }
 
 TEST(AdviseTime, several_degraded_nodes_with_fast_nics_take_about_what_is_predicted) {

@@ -230,6 +230,7 @@ std::vector<Schedule> all_schedules(uint32_t p, uint32_t segments) {
     for (const auto& capacities : {one, two}) {
       schedules.push_back(r2ccl_allreduce(p, r2ccl_rings(capacities, segments).rings, segments));
       schedules.push_back(mix_allreduce(p, mix_fractions(capacities).parts, segments));
+      schedules.push_back(direct_allreduce(direct_shares(capacities).shares, segments));
     }
     for (uint32_t leaves = 1; leaves < p; leaves += p - 2) {
       const Ranks order = by_capacity(one);

@@ -132,6 +132,33 @@ TEST(ExecutorTime, eight_nics_have_chunks_that_use_all_of_them) {
     EXPECT_LT(chosen_over_bound(degraded(p, 0.125, bytes)), at_most) << p << " nodes, " << bytes << " bytes";
 }
 
+// Over one NIC, with 4 and 16 segments.
+TEST(ExecutorTime, direct_operations_cost_what_the_bound_says) {
+  for (const size_t p : {4, 8})
+    for (const double x : {0.25, 0.5}) {
+      Stream stream{.capacities = one_degraded(p, x)};
+      stream.slots = slots_for(4 * (p - 1), stream.rails);
+      const double many = run(stream, direct_allreduce(direct_shares(stream.capacities).shares, 4));
+      EXPECT_LT(many, 1.05 * bound_of(stream)) << p << " nodes, " << x;
+      stream.operations = 1;
+      stream.bytes = 16 << 20;
+      const double one = run(stream, direct_allreduce(direct_shares(stream.capacities).shares, 16));
+      EXPECT_LT(one, 1.1 * bound_of(stream)) << p << " nodes, " << x;
+    }
+}
+
+// Over several NICs it is slower than what the planner takes, which does not take it for the engine
+// (Job::direct).
+TEST(ExecutorTime, direct_takes_longer_over_four_nics_than_four_stage) {
+  Stream stream = degraded(4, 0.5, 16 << 20);
+  stream.operations = stream.open = 1;
+  const Job job = job_of(stream.capacities, stream.bytes, 1, {stream.rate, 0, 1, stream.rails});
+  const Candidate best = plan(job).value().choice();
+  EXPECT_EQ(best.algorithm, Algorithm::kFourStage);
+  const double direct = run(stream, direct_allreduce(direct_shares(stream.capacities).shares, 8));
+  EXPECT_GT(direct, 1.1 * run(stream, build(job, best)));
+}
+
 // A message that is done only after some milliseconds (the receiver's word, threads that share cores) does
 // not keep the ports waiting; the least window would, for a third of the time.
 TEST(ExecutorTime, long_round_trips_do_not_leave_ports_idle) {

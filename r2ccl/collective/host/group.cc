@@ -257,7 +257,7 @@ Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
   if (bytes < kSmallOperation && setting_.algorithm.empty()) return ring_allreduce(natural_order(p), 1, 1);
   std::vector<double> capacities = view.capacities;
   capacities.resize(p, 1.0);
-  const Job job = job_of(capacities, bytes, outstanding_for(bytes), speeds_);
+  const Job job = job_of(capacities, bytes, outstanding_for(bytes), speeds_, view.nics);
   auto planned = plan(job);
   if (!planned) return ring_allreduce(natural_order(p), 1, 1);
   const Candidate* choice = &planned->choice();

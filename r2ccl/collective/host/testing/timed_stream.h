@@ -155,7 +155,7 @@ inline Stream several_degraded(size_t p, const std::vector<uint32_t>& lost, uint
 /// Seconds of the stream by what the planner chooses for its operations.
 inline double seconds_of_choice(const Stream& stream) {
   const Speeds speeds{.bytes_per_second = stream.rate, .rails = stream.rails};
-  const Job job = job_of(stream.capacities, stream.bytes, outstanding_for(stream.bytes), speeds);
+  const Job job = job_of(stream.capacities, stream.bytes, outstanding_for(stream.bytes), speeds, stream.nics);
   const Schedule schedule = build(job, plan(job).value().choice());
   size_t lanes = 0;
   for (const auto& of_rank : schedule.lanes) lanes = std::max(lanes, of_rank.size());
