@@ -12,7 +12,8 @@ A node has four NICs of --mbits each, and loses the fraction x of them in the mi
 x = 1/8 it has eight NICs of half the rate, and loses one; with --eighth throttle it has four, and one of them falls to half its rate. T is the median duration of an operation once the job has settled after the loss,
 and T0 the median before the loss, in the same job. `--mbits auto` takes the highest rate at which healthy rings (NCCL's and the engine's)
 reach 0.97 of what the ports carry, with the number of NICs that belongs to x. Mode 3 runs with its default settings unless --margin is
-given. Each row has the share of the CPUs that was idle during its job (of the CPUs on which this program may run, see taskset): below about
+given. Settled are operations of the last two thirds after the loss that begin at least half a second after it: until then channels
+migrate, lanes are opened and a plan is agreed on. Each row has the share of the CPUs that was idle during its job (of the CPUs on which this program may run, see taskset): below about
 0.3 the table measures the CPUs rather than the schedules. Jobs are interleaved: each round runs all jobs of a table once. Writes
 algorithms.csv or sizes.csv, and one line per job to jobs.jsonl. Exit status: 0 every job ended without an error and with every element
 right, 1 one did not, or there was no time for it."""
@@ -35,6 +36,8 @@ import comma_list  # noqa: E402
 NICS = 4
 LOST = {"0": 0.0, "1/8": 0.125, "1/4": 0.25, "1/2": 0.5}
 ENGINE = ["ring", "unequal_ring", "r2ccl_allreduce", "four_stage", "mix"]  # forced; the simulator's names
+SETTLE_MS = 500  # after a loss
+SMALL_JOB_MS = 2000  # operations below 16 MiB, unless told otherwise
 RATES = [2000, 1600, 1200, 800, 600, 400, 300, 200, 150, 100]
 TEXT = """version: 1
 name: allreduce-table
@@ -59,16 +62,21 @@ def fault(arguments, lost, mbits, at):
     return f"faults:\n  - {{at: {{iter: {at}}}, target: \"node1/{target}\", kind: {kind}}}\n" if target else ""
 
 
-def operations_of(arguments, size):
-    """Operations of a job: many small ones, few large ones."""
+def operations_of(arguments, size, ring_ms):
+    """Operations of a job: many small ones, few large ones. `ring_ms`: what the ports take for one."""
     if size < 16 << 20:
-        return arguments.small_iters
+        return arguments.small_iters or max(60, int(SMALL_JOB_MS / (0.12 + 1.5 * ring_ms)))
     return arguments.large_iters if size >= 512 << 20 else arguments.iters
 
 
 def rounds_of(arguments, size):
     """Small operations differ more from job to job, and their jobs are short."""
     return arguments.small_rounds if arguments.small_rounds and size < 16 << 20 else arguments.rounds
+
+
+def settled_from(begins_ms, at):
+    """The first operation of a job that counts as settled after a loss at operation `at`."""
+    return max(at + (len(begins_ms) - at) // 3, next((i for i in range(at, len(begins_ms)) if begins_ms[i] >= begins_ms[at] + SETTLE_MS), len(begins_ms)))
 
 
 def variants(kind):
@@ -132,7 +140,9 @@ def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
         row |= {"ok": False, "why": "the fault did not take effect"}
     if not row["ok"]:
         return row
-    settled = times if lost == "0" else times[at + (iters - at) // 3:]
+    settled = times if lost == "0" else times[settled_from(mode_result["iteration_begin_ms"], at):]
+    if not settled:
+        return row | {"ok": False, "why": f"the job ended within {SETTLE_MS} ms of the loss: give it more operations (--iters, --small-iters or --large-iters)"}
     row["t_ms"] = statistics.median(settled)
     row["t0_ms"] = statistics.median(times[1:at])
     return row
@@ -186,7 +196,7 @@ def read_arguments():
     parser.add_argument("--eighth", choices=["nics", "throttle"], default="nics", help="how x = 1/8 is lost")
     parser.add_argument("--only", type=comma_list.words, default=[], help="algorithms of the table, separated by commas (default: all)")
     parser.add_argument("--iters", type=int, default=24, help="operations per job, if an operation has 16 MiB or more")
-    parser.add_argument("--small-iters", type=int, default=60, help="operations per job, if an operation is smaller than 16 MiB")
+    parser.add_argument("--small-iters", type=int, help="operations per job, if an operation is smaller than 16 MiB (default: of about two seconds)")
     parser.add_argument("--large-iters", type=int, default=9, help="operations per job, if an operation has 512 MiB or more")
     parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN of mode 3 (default: the plugin's)")
     parser.add_argument("--from-mbits", type=int, help="with --mbits auto: the highest rate to try, in Mbit/s")
@@ -248,7 +258,7 @@ def run_point(arguments, nodes, x, mbits, size, until, log):
         if time.monotonic() > until:
             break
         for variant in arguments.chosen:
-            row = run_job(arguments, nodes, x, mbits, size, variant, operations_of(arguments, size)) | {"table": arguments.table, "round": number}
+            row = run_job(arguments, nodes, x, mbits, size, variant, operations_of(arguments, size, bounds(nodes, "0", mbits, size)[1])) | {"table": arguments.table, "round": number}
             good = good and row["ok"]
             print(json.dumps(row), file=log, flush=True)
             if not row["ok"]:

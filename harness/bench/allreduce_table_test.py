@@ -28,11 +28,12 @@ os.makedirs(out)
 nics, rate, iters = (float(re.search(key + r": ([\\d.]+)", text)[1]) for key in ("nics_per_node", "nic_rate", "iters"))
 nodes, size = (int(re.search(key + r": (\\d+)", text)[1]) for key in ("nodes", "bytes"))
 took = 2 * (nodes - 1) / nodes * size / (nics * rate * 1e6 / 8) * 1e3
+took = max(took, 0.1)
 if nics * rate / 4 > (1200 if nics == 8 else 1600):
     took *= 1.1
 if size == 512:  # Balance takes twice as long as the ring, and mode 3 1.2 times
     took *= {{"migrate": 1, "balance": 2, "allreduce": 1.2}}[re.search(r"mode: (\\w+)", text)[1]]
-result = {{"outcome": "ok", "error": None, "iteration_ms": [took] * int(iters), "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
+result = {{"outcome": "ok", "error": None, "iteration_ms": [took] * int(iters), "iteration_begin_ms": [took * i for i in range(int(iters))], "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
 json.dump({{"runs": [result]}}, open(os.path.join(out, "result.json"), "w"))
 """
 
@@ -62,7 +63,7 @@ class Table(unittest.TestCase):
             return list(csv.DictReader(file)), asked, said.getvalue()
 
     def test_the_rate_is_found_with_as_many_nics_as_the_row_has(self):
-        rows, asked, _ = self.call("sizes", "--lost", "1/8,1/4", "--largest", "32")
+        rows, asked, _ = self.call("sizes", "--lost", "1/8,1/4", "--largest", "32", "--iters", "48")
         self.assertEqual(self.status, 0)
         self.assertEqual({(row["lost"], row["mbits"]) for row in rows}, {("1/8", "1200"), ("1/4", "1600")})
         tried = [re.search(r"nics_per_node: (\d+), nic_rate: ([\d.]+)", text).groups() for text in asked if "faults:" not in text]
@@ -79,15 +80,25 @@ class Table(unittest.TestCase):
     def test_large_operations_are_few(self):
         _, asked, _ = self.call("sizes", "--lost", "0", "--largest", "1024", "--mbits", "1600")
         iters = {int(re.search(r"bytes: (\d+)", text)[1]): int(re.search(r"iters: (\d+)", text)[1]) for text in asked}
-        self.assertEqual((iters[8], iters[128 << 20], iters[1 << 30]), (60, 24, 9))
+        self.assertEqual((iters[8], iters[128 << 20], iters[1 << 30]), (16663, 24, 9))
 
     def test_small_operations_run_in_more_and_longer_jobs_when_told(self):
         rows, asked, _ = self.call("sizes", "--lost", "0", "--largest", "128", "--mbits", "1600", "--small-iters", "500", "--small-rounds", "3")
         self.assertEqual({int(row["bytes"]): int(row["jobs"]) for row in rows}, {8 << (3 * k): 3 if k < 7 else 1 for k in range(9)})
         self.assertEqual({int(re.search(r"iters: (\d+)", text)[1]) for text in asked if "bytes: 8 B" in text}, {500})
 
+    def test_what_comes_shortly_after_the_loss_does_not_count(self):
+        self.assertEqual(table.settled_from([0.1 * i for i in range(9000)], 3000), 8000)  # half a second
+        self.assertEqual(table.settled_from([100.0 * i for i in range(30)], 9), 16)  # a third of the rest
+        self.assertEqual(table.settled_from([0.1 * i for i in range(3000)], 1000), 3000)
+        with open(os.path.join(self.folder, "sizes.csv"), "w", encoding="utf-8"):
+            pass
+        rows, _, said = self.call("sizes", "--lost", "1/4", "--bytes", "8", "--mbits", "400", "--small-iters", "3000")
+        self.assertEqual((rows, self.status), ([], 1))
+        self.assertIn("ended within 500 ms of the loss", said)
+
     def test_sizes_in_bytes_replace_the_usual_ones(self):
-        rows, asked, _ = self.call("sizes", "--nodes", "4", "--mbits", "400", "--lost", "1/2", "--bytes", "512,4096", "--small-iters", "30")
+        rows, asked, _ = self.call("sizes", "--nodes", "4", "--mbits", "400", "--lost", "1/2", "--bytes", "512,4096", "--small-iters", "9000")
         self.assertEqual({row["bytes"] for row in rows}, {"512", "4096"})
         self.assertEqual(len(asked), 6)
         self.assertEqual([row["ratios"] for row in rows if row["bytes"] == "512"], ["", "", "1.2"])  # to the ring; Balance takes twice as long
