@@ -98,6 +98,7 @@ struct Cq : ibv_cq_ex {
   std::size_t unread_events = 0;
   Cq* next_with_events = nullptr;
   std::size_t next_receiver_word = 0;
+  std::atomic<std::uint32_t> takings{0};  // how often a poll has begun or ended to take receives
   std::mutex walk_lock;  // from ibv_start_poll to ibv_end_poll
   ibv_wc walked{};       // what ibv_wc_read_* speak of
 

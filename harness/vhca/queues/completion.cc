@@ -50,7 +50,8 @@ void push_channel_event(Cq& cq) {
 }
 
 void note_sends(Cq& cq) {
-  cq.shared->sends.store(static_cast<std::uint32_t>(cq.sent_head - cq.sent_tail), std::memory_order_relaxed);
+  // Whoever arms the CQ and then finds none here must be seen by take_arm(), which follows: both in one order.
+  cq.shared->sends.store(static_cast<std::uint32_t>(cq.sent_head - cq.sent_tail));
 }
 
 // The QP is in ERR and at rest: what it has posted is flushed, and takes its room in the CQ at once, whenever
@@ -146,12 +147,14 @@ int take_all_received(Runtime& runtime, Cq& cq, int count, ibv_wc* wc) {
   // Each poll begins at another word, and takes from each QP at most what is asked for: none is served last
   // for ever.
   summary = std::rotr(summary, static_cast<int>(cq.next_receiver_word));
+  cq.takings.fetch_add(1);  // odd: marks of what stays in the queue are away for a moment
   for (std::size_t i = 0; summary != 0 && taken < count; ++i, summary >>= 1) {
     if (!(summary & 1)) continue;
     const std::size_t w = (cq.next_receiver_word + i) % kReadyWords;
     slot.ready_summary.fetch_and(~(1ull << w));
     std::uint64_t bits = slot.ready[w].exchange(0);
     std::uint64_t left = 0;
+    VHCA_PAUSE_POINT(marks_taken);
     for (; bits != 0; bits &= bits - 1) {
       const std::uint64_t bit = bits & -bits;
       const std::size_t index = w * 64 + static_cast<std::size_t>(std::countr_zero(bits));
@@ -170,7 +173,15 @@ int take_all_received(Runtime& runtime, Cq& cq, int count, ibv_wc* wc) {
     }
   }
   cq.next_receiver_word = (cq.next_receiver_word + 1) % kReadyWords;
+  cq.takings.fetch_add(1);
   return taken;
+}
+
+// Without the CQ's lock. False where another thread's poll hides for a moment what is there.
+bool is_empty(const Cq& cq) {
+  const std::uint32_t takings = cq.takings.load();
+  return takings % 2 == 0 && cq.shared->sends.load() == 0 && cq.shared->ready_summary.load() == 0 &&
+         cq.takings.load() == takings;
 }
 
 }  // namespace
@@ -183,7 +194,7 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   const bool goes_on = (cq.shared->notify.load(std::memory_order_relaxed) & kArmedMask) == 0;
   runtime.progress_if_due(goes_on);
   const auto take = [&] {
-    if (cq.shared->sends.load(std::memory_order_relaxed) == 0 && cq.shared->ready_summary.load() == 0) return 0;
+    if (is_empty(cq)) return 0;
     const std::lock_guard guard(cq.lock);
     const int sent = take_sent(cq, count, wc);
     return sent < count ? sent + take_all_received(runtime, cq, count - sent, wc + sent) : sent;

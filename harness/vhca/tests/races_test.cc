@@ -21,6 +21,7 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <thread>
 
 namespace vhca {
 namespace {
@@ -859,6 +860,36 @@ TEST(RacesOfLives, a_receive_that_is_completed_just_before_its_flush_is_not_flus
     VHCA_REQUIRE(was_there);
     b.expect(IBV_WC_WR_FLUSH_ERR, 2);
     VHCA_REQUIRE(b.nothing_to_poll());
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// A poll has taken the marks of a queue, and puts them back for what stays there. Whoever polls meanwhile
+// does not take the queue for empty.
+TEST(RacesOfPolls, a_completion_that_stays_is_not_missed_by_another_thread) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    test::Endpoint a({.nic = 0}), b({.nic = 1});
+    test::connect(a, b);
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+      b.post_recv(i);
+      a.post({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .id = i, .bytes = 8});
+      a.expect(IBV_WC_SUCCESS, i);
+    }
+    int found = -1;
+    std::thread other;
+    test::at_next("marks_taken", [&] {
+      other = std::thread([&] {
+        ibv_wc wc;
+        found = ibv_poll_cq(b.cq(), 1, &wc);
+      });
+      ::usleep(100'000);
+    });
+    b.expect(IBV_WC_SUCCESS, 1);
+    VHCA_REQUIRE(other.joinable());
+    other.join();
+    VHCA_REQUIRE_EQ(found, 1);
+    b.expect(IBV_WC_SUCCESS, 3);
   });
   EXPECT_EQ(process.wait(), 0);
 }
