@@ -65,6 +65,15 @@ TEST_P(UnreliableTest, nothing_leaves_a_dead_port_and_nothing_reaches_it) {
   expect_arrives(*b, *a, 4);
 }
 
+TEST_P(UnreliableTest, what_a_queue_pair_sends_first_does_not_reach_it_either) {
+  start(14, 1, 16, "split", GetParam());
+  for (Agent* each : {a, b}) each->must("recv 0 0");
+  expect_arrives(*b, *a, 1);
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down}");
+  strike(id);
+  expect_vanishes(id, *a, *b);
+}
+
 TEST_P(UnreliableTest, a_port_of_another_nic_is_no_concern) {
   open_both();
   const uint32_t id = arm("{target: 'node*/nic1', kind: port_down}");
