@@ -75,8 +75,8 @@ struct Candidate {
   std::vector<MixPart> parts;
   Ranks order;
   double rails = 0;  ///< the busiest NIC's time over that of the busiest node's NICs together; 0: not counted
-  /// Over the rails that two nodes have in common a chunk takes at most so many times as long as over all
-  /// NICs of the slower one. Of a double tree, whose chunks go from node to node.
+  /// Of a double tree: a chunk's way up and down takes so many times as long because neighbours lack common
+  /// rails, where each hop would take the weakest node's time. At least 1.
   double narrow = 1;
   /// It is compared as if it took so many times as long: orders and mixes that rails suggest are predicted
   /// less exactly.
