@@ -275,6 +275,12 @@ Result<Plan> plan(const Job& job) {
   return plan;
 }
 
+const Candidate* candidate_of(const Plan& plan, std::string_view algorithm) {
+  for (const Candidate& candidate : plan.candidates)
+    if (algorithm == name(candidate.algorithm)) return &candidate;
+  return nullptr;
+}
+
 Schedule build(const Job& job, const Candidate& candidate) {
   const auto nodes = static_cast<uint32_t>(job.capacities.size());
   const Ranks order = candidate.order.empty() ? natural_order(nodes) : candidate.order;

@@ -230,6 +230,14 @@ TEST(Planner, says_of_a_ring_only_what_the_predictions_say) {
   EXPECT_GT(said[1], 0);
 }
 
+TEST(Planner, has_no_direct_among_too_many_nodes) {
+  Job job = job_of(std::vector<double>(kMostDirectNodes, 1), 1 << 20);
+  EXPECT_NE(candidate_of(plan(job).value(), "direct"), nullptr);
+  job.capacities.push_back(1);
+  EXPECT_EQ(candidate_of(plan(job).value(), "direct"), nullptr);
+  EXPECT_NE(candidate_of(plan(job).value(), "mix"), nullptr);
+}
+
 TEST(Planner, says_what_limits_the_choice) {
   const auto limit = [](const Job& job) {
     const std::string why = plan(job).value().why, by = "It is limited by ";
