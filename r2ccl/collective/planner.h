@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "r2ccl/base/result.h"
@@ -111,6 +112,10 @@ struct Plan {
 /// kInvalidArgument: fewer than two nodes, or a capacity that is not above 0. The same job gives the same
 /// plan on every node.
 Result<Plan> plan(const Job& job);
+
+/// The candidate of this algorithm, whether or not it may be taken; nullptr: the plan has none, such as of
+/// direct among more than kMostDirectNodes.
+const Candidate* candidate_of(const Plan& plan, std::string_view algorithm);
 
 /// The candidate's schedule.
 Schedule build(const Job& job, const Candidate& candidate);
