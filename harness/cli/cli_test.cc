@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that read: list, explain, plot, report, sim, env, exec, inject.
+// The commands that read: list, explain, plot, report, env, exec, inject.
 #include <unistd.h>
 
 #include <algorithm>
@@ -199,76 +199,6 @@ TEST(Words, what_follows_execs_dashes_is_the_programs) {
   EXPECT_EQ(foreign, (std::vector<std::string>{"sh", "--", "run"}));
   const std::vector<const char*> other = {"r2bench", "run", "--", "nic_down"};
   EXPECT_EQ(split_at_program(int(other.size()), other.data()).first.size(), 4u);
-}
-
-TEST_F(Program, simulates_every_algorithm_and_says_what_the_planner_takes) {
-  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "16", "--degraded", "0:0.5", "--bytes", "1GiB", "--segments",
-                  "16"}),
-            0)
-      << err.str();
-  for (const char* word : {"lower bound", "ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix",
-                           "direct", "upstream", "The planner takes"}) {
-    EXPECT_NE(out.str().find(word), std::string::npos) << word << "\n" << out.str();
-  }
-  EXPECT_EQ(
-      call({"sim", "allreduce", "--capacities", "1,0.5,1,1", "--segments", "32", "--latency", "0", "--json"}),
-      0)
-      << err.str();
-  const auto json = nlohmann::json::parse(out.str());
-  EXPECT_EQ(json["evidence"], "simulated");
-  const double bound = json["bound_s"];
-  EXPECT_NEAR(bound, 2.0 * (1u << 30) / 50e9, 1e-6);
-  bool found = false;
-  for (const auto& algorithm : json["algorithms"]) {
-    EXPECT_GE(algorithm["simulated_s"].get<double>(), bound * 0.995) << algorithm;
-    EXPECT_GT(algorithm["formula_s"].get<double>(), 0) << algorithm;
-    EXPECT_EQ(algorithm["eligible"], algorithm["name"] != "upstream") << algorithm;
-    if (algorithm["name"] != json["chosen"]) continue;
-    found = true;
-    EXPECT_LE(algorithm["simulated_s"].get<double>(), bound * 1.035);
-  }
-  EXPECT_TRUE(found);
-  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "16", "--degraded", "0:0.5", "--bytes", "64KiB"}), 0);
-  EXPECT_NE(out.str().find("does not take direct"), std::string::npos) << out.str();
-}
-
-TEST_F(Program, refuses_nodes_that_cannot_be_simulated) {
-  EXPECT_EQ(call({"sim", "allreduce"}), kExitUsage);
-  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--degraded", "4:0.5"}), kExitUsage);
-  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--degraded", "1:1"}), kExitUsage);
-  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--degraded", "1"}), kExitUsage);
-  EXPECT_EQ(call({"sim", "allreduce", "--capacities", "1,0,1"}), kExitUsage);
-  EXPECT_NE(err.str().find("--capacities: each must be above 0"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"sim", "allreduce", "--capacities", "1"}), kExitUsage);
-  EXPECT_NE(err.str().find("--capacities: 1 given, one for each node; give 2 to 1024"), std::string::npos)
-      << err.str();
-  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--bytes", "7"}), kExitUsage);
-  EXPECT_EQ(call({"explain"}), kExitUsage);
-  EXPECT_EQ(call({"explain", "--xml", "x.xml"}), kExitUsage);
-}
-
-TEST_F(Program, explains_a_plan_and_writes_its_schedule) {
-  EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5,1", "--bytes", "1GiB", "--segments", "2", "--print",
-                  "2", "--xml", "plan.xml", "--chakra", "plan"}),
-            0)
-      << err.str();
-  EXPECT_NE(out.str().find("node 2 at 50 %"), std::string::npos) << out.str();
-  EXPECT_NE(out.str().find("rank 2\n"), std::string::npos) << out.str();
-  EXPECT_EQ(out.str().find("rank 1\n"), std::string::npos) << out.str();
-  EXPECT_TRUE(fs::exists("plan.xml"));
-  for (const char* file : {"plan.0.et", "plan.3.et"}) EXPECT_GT(fs::file_size(file), 100u) << file;
-}
-
-TEST_F(Program, prints_one_rank_of_a_plan_or_all_and_no_other) {
-  EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5", "--bytes", "1MiB", "--print", "all"}), 0)
-      << err.str();
-  for (const char* rank : {"rank 0\n", "rank 1\n", "rank 2\n"})
-    EXPECT_NE(out.str().find(rank), std::string::npos) << out.str();
-  for (const char* wrong : {"3", "-1", "-2", "1x", "none", "99999999999"}) {
-    err.str("");
-    EXPECT_EQ(call({"explain", "--capacities", "1,1,0.5", "--bytes", "1MiB", "--print", wrong}), kExitUsage);
-    EXPECT_NE(err.str().find("write a rank below 3, or 'all'"), std::string::npos) << wrong << err.str();
-  }
 }
 
 TEST_F(Program, lists_and_explains_its_own_scenarios) {

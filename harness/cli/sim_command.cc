@@ -33,6 +33,17 @@ void row(const Console& console, const std::vector<std::string>& cells) {
   console.out << line << "\n";
 }
 
+/// Why the table has a direct that may be faster than the planner's choice, or has none.
+void print_note_on_direct(const collective::Job& job, bool eligible, const Console& console) {
+  const std::string most = std::to_string(collective::kMostDirectNodes),
+                    least = std::to_string(collective::kLeastDirectChunk >> 10);
+  if (job.capacities.size() > collective::kMostDirectNodes)
+    console.out << "  There is no direct among more than " << most << " nodes.\n";
+  else if (!eligible)
+    console.out << "  The planner does not take direct while no node is degraded, or for chunks below "
+                << least << " KiB.\n";
+}
+
 std::string ratio(double value) { return fixed(value, 3); }
 
 void print_json(const AllReduceComparison& compared, const Console& console) {
@@ -79,10 +90,7 @@ int sim_command(const SimArguments& arguments, const Console& console) {
       std::all_of(compared.algorithms.begin(), compared.algorithms.end(), [](const auto& algorithm) {
         return algorithm.eligible || algorithm.name != name(collective::Algorithm::kDirect);
       });
-  if (!all) {
-    console.out << "  The planner does not take direct while no node is degraded, or for chunks below "
-                << (collective::kLeastDirectChunk >> 10) << " KiB.\n";
-  }
+  print_note_on_direct(arguments.job, all, console);
   console.out << "\n  "
               << wrap("The planner takes " + compared.chosen + ". " + compared.why, console.columns - 2, 2)
               << "\n"
@@ -95,10 +103,12 @@ int explain_plan_command(const PlanArguments& arguments, const Console& console)
   const auto planned = collective::plan(arguments.job);
   if (!planned) throw UsageError(planned.error().message);
   const collective::Plan& plan = planned.value();
-  const collective::Candidate* taken = &plan.choice();
-  for (const collective::Candidate& candidate : plan.candidates) {
-    if (name(candidate.algorithm) == arguments.algorithm) taken = &candidate;
-  }
+  const collective::Candidate* const wanted = candidate_of(plan, arguments.algorithm);
+  if (!wanted && !arguments.algorithm.empty())
+    throw UsageError("--algorithm " + arguments.algorithm + ": there is none among " +
+                     std::to_string(arguments.job.capacities.size()) + " nodes, only among up to " +
+                     std::to_string(collective::kMostDirectNodes));
+  const collective::Candidate& taken = wanted ? *wanted : plan.choice();
   console.out << header(arguments.job) << "\n\n  "
               << wrap("The planner takes " + std::string(name(plan.choice().algorithm)) + ". " + plan.why,
                       console.columns - 2, 2)
@@ -111,8 +121,11 @@ int explain_plan_command(const PlanArguments& arguments, const Console& console)
          milliseconds(candidate.steps_s * 1e3), milliseconds(candidate.fill_s * 1e3), candidate.formula});
   }
   console.out << "  predicted = max(port or additions, steps) + fill; lower bound "
-              << milliseconds(plan.bound_s * 1e3) << "\n\n";
-  const collective::Schedule schedule = build(arguments.job, *taken);
+              << milliseconds(plan.bound_s * 1e3) << "\n";
+  const collective::Candidate* const direct = candidate_of(plan, name(collective::Algorithm::kDirect));
+  print_note_on_direct(arguments.job, direct && direct->eligible, console);
+  console.out << "\n";
+  const collective::Schedule schedule = build(arguments.job, taken);
   console.out << to_text(schedule, arguments.print);
   if (!arguments.xml.empty()) write_file(arguments.xml, to_xml(schedule));
   for (uint32_t rank = 0; !arguments.chakra.empty() && rank < schedule.ranks; ++rank) {

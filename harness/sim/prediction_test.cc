@@ -106,6 +106,15 @@ TEST(Prediction, the_choice_is_about_the_best) { expect_choices_about_the_best({
 // A minute.
 TEST(PredictionLong, the_choice_is_about_the_best) { expect_choices_about_the_best({6, 12, 32}); }
 
+// Not as good as in the cases above: the ring is predicted too short, and taken (README).
+TEST(Prediction, additions_about_as_slow_as_ports_make_the_choice_worse) {
+  Job job = job_of(16, {0.5, 0.5}, 4096ull << 20);
+  job.reduce_bytes_per_second = 13.8e9;
+  const Regret is = regret_of(job);
+  EXPECT_LE(is.ratio, 1.31) << is.what;
+  EXPECT_GE(is.predicted, 0.72) << is.what;
+}
+
 // A lane sends on when what it sent four chunks before has been taken: more segments of tiny data are slower.
 TEST(Prediction, tiny_data_is_cut_into_few_segments) {
   for (const uint32_t nodes : {3u, 4u, 8u, 64u}) {

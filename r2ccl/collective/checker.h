@@ -27,8 +27,8 @@
 namespace r2ccl::collective {
 
 /// Ok, or kInvalidArgument with the first thing that is wrong, in a sentence that names rank, lane and
-/// operation. Time and memory grow with Schedule::operations(); 64 ranks of 32 segments take a second and
-/// some 100 MB.
+/// operation. Time and memory grow with Schedule::operations(), and with the lanes of a rank: 64 ranks of 32
+/// segments take 0.1 s and 30 MiB as a ring or a mix, 1.3 s and 1 GiB as direct.
 Result<void> check(const Schedule& schedule);
 
 }  // namespace r2ccl::collective

@@ -11,8 +11,9 @@ namespace r2ccl::collective {
 
 /// An MSCCL-style algorithm file: a thread block for each lane, a step for each operation of each segment, a
 /// dependency for each wait (a `nop` step carries the first of two). Buffers are one, in place; offsets are
-/// chunk numbers, whose sizes stand in a comment, since MSCCL's chunks are all alike: an interpreter that
-/// takes them for equal computes the right result at another speed.
+/// chunk numbers. A comment says which part of the data each range of chunks is, not how large each chunk of
+/// it is. MSCCL's chunks are all alike: an interpreter that takes these for equal computes the right result
+/// at another speed.
 std::string to_xml(const Schedule& schedule);
 
 /// One rank's Chakra execution trace (mlcommons/chakra, et_def.proto): length-delimited protobuf,

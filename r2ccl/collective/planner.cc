@@ -61,9 +61,12 @@ std::string reason(const Job& job, const Plan& plan) {
   const Candidate& ring = plan.candidates[0];
   std::string text = "With " + nodes_in_words(job) + ", " + name(best.algorithm);
   if (best.algorithm == Algorithm::kRing) {
-    text += best.steps_s > best.transfer_s
-                ? " has the fewest latencies on its critical path"
-                : " is as fast as its slowest port, and no other schedule is faster";
+    const bool faster = std::any_of(
+        plan.candidates.begin(), plan.candidates.end(),
+        [&](const Candidate& other) { return other.eligible && other.seconds < best.seconds * (1 - 1e-9); });
+    text += best.steps_s > best.transfer_s ? " waits for latencies" : " is as fast as its slowest port";
+    text += faster ? ", and what is faster gains too little"
+                   : ", and no other schedule that may be taken is faster";
   } else {
     text += " takes " + number(100 * (1 - best.seconds / ring.seconds)) + " % less time than the ring (" +
             number(ring.seconds / best.seconds, "%.2f") + " ×)";
@@ -270,6 +273,12 @@ Result<Plan> plan(const Job& job) {
   }
   plan.why = reason(job, plan);
   return plan;
+}
+
+const Candidate* candidate_of(const Plan& plan, std::string_view algorithm) {
+  for (const Candidate& candidate : plan.candidates)
+    if (algorithm == name(candidate.algorithm)) return &candidate;
+  return nullptr;
 }
 
 Schedule build(const Job& job, const Candidate& candidate) {

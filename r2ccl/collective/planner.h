@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "r2ccl/base/result.h"
@@ -75,8 +76,8 @@ struct Candidate {
   std::vector<MixPart> parts;
   Ranks order;
   double rails = 0;  ///< the busiest NIC's time over that of the busiest node's NICs together; 0: not counted
-  /// Over the rails that two nodes have in common a chunk takes at most so many times as long as over all
-  /// NICs of the slower one. Of a double tree, whose chunks go from node to node.
+  /// Of a double tree: a chunk's way up and down takes so many times as long because neighbours lack common
+  /// rails, where each hop would take the weakest node's time. At least 1.
   double narrow = 1;
   /// It is compared as if it took so many times as long: orders and mixes that rails suggest are predicted
   /// less exactly.
@@ -111,6 +112,10 @@ struct Plan {
 /// kInvalidArgument: fewer than two nodes, or a capacity that is not above 0. The same job gives the same
 /// plan on every node.
 Result<Plan> plan(const Job& job);
+
+/// The candidate of this algorithm, whether or not it may be taken; nullptr: the plan has none, such as of
+/// direct among more than kMostDirectNodes.
+const Candidate* candidate_of(const Plan& plan, std::string_view algorithm);
 
 /// The candidate's schedule.
 Schedule build(const Job& job, const Candidate& candidate);

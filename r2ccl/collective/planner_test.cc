@@ -211,6 +211,33 @@ TEST(Planner, says_why) {
   EXPECT_NE(result.why.find("lower bound"), std::string::npos) << result.why;
 }
 
+// Direct is faster than the ring among healthy nodes, and may not be taken.
+TEST(Planner, says_of_a_ring_only_what_the_predictions_say) {
+  const char* says[] = {"no other schedule that may be taken is faster", "what is faster gains too little"};
+  int said[2] = {};
+  for (const double capacity : {1.0, 0.995, 0.98}) {
+    for (const uint64_t bytes : {uint64_t{4} << 10, uint64_t{1} << 20, uint64_t{1} << 30}) {
+      const Plan made = plan(job_of({1, 1, capacity, 1}, bytes)).value();
+      if (made.choice().algorithm != Algorithm::kRing) continue;
+      bool faster = false;
+      for (const Candidate& other : made.candidates)
+        faster = faster || (other.eligible && other.seconds < made.choice().seconds * (1 - 1e-9));
+      EXPECT_NE(made.why.find(says[faster]), std::string::npos) << capacity << " " << made.why;
+      ++said[faster];
+    }
+  }
+  EXPECT_GT(said[0], 0);
+  EXPECT_GT(said[1], 0);
+}
+
+TEST(Planner, has_no_direct_among_too_many_nodes) {
+  Job job = job_of(std::vector<double>(kMostDirectNodes, 1), 1 << 20);
+  EXPECT_NE(candidate_of(plan(job).value(), "direct"), nullptr);
+  job.capacities.push_back(1);
+  EXPECT_EQ(candidate_of(plan(job).value(), "direct"), nullptr);
+  EXPECT_NE(candidate_of(plan(job).value(), "mix"), nullptr);
+}
+
 TEST(Planner, says_what_limits_the_choice) {
   const auto limit = [](const Job& job) {
     const std::string why = plan(job).value().why, by = "It is limited by ";

@@ -191,10 +191,10 @@ class Predictor {
 
   Candidate direct(uint32_t k) const {
     Candidate result = start(Algorithm::kDirect, k);
-    const auto [shares, busiest] = direct_shares(c_);
+    auto [shares, busiest] = direct_shares(c_);
+    result.lanes = static_cast<uint32_t>(4 * (p_ - 1) - 2 * std::erase(shares, 0.0));
     const auto [least, most] = std::ranges::minmax(shares);
-    result.lanes = static_cast<uint32_t>(4 * (p_ - 1) - 2 * size_t(std::ranges::count(shares, 0.0)));
-    result.least_chunk = (least > 0 ? least : most) / (k * kBuilderDepth);
+    result.least_chunk = least / (k * kBuilderDepth);
     result.transfer_s = unit_ * busiest;
     result.reduction_s = addition_time(most * (static_cast<double>(p_) - 1));
     result.latencies_s = 2 * job_.latency_s;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -109,6 +110,16 @@ TEST(Predict, small_chunks_leave_nics_idle) {
     EXPECT_EQ(predict(job, algorithm, 1, 1).in_turn, 1) << name(algorithm);
     EXPECT_GT(predict(job, algorithm, 64, 1).in_turn, 2) << name(algorithm);
   }
+}
+
+TEST(Predict, the_smallest_chunk_of_direct_is_that_of_the_node_that_owns_least) {
+  const Job job = job_of({0.25, 0.8, 1, 1}, 1 << 20);  // node 0 owns nothing
+  const Candidate direct = predict(job, Algorithm::kDirect, 4);
+  const Schedule built = build(job, direct);
+  const Part& part = built.parts[0];
+  double least = 1;
+  for (uint32_t i = 0; i < part.chunks_per_segment(); ++i) least = std::min(least, chunk_fraction(part, i));
+  EXPECT_NEAR(direct.least_chunk, least, 1e-12);
 }
 
 // How long chunks of few messages take is in what its lanes wait for.

@@ -113,9 +113,11 @@ RailLimits::RailLimits(std::span<const double> nics, size_t nodes) {
       double both = 0;
       for (size_t rail = 0; rail < rails; ++rail)
         both += std::min(nics[node * rails + rail], nics[peer * rails + rail]) / whole;
-      narrow_.push_back(std::min(weight(node, working_[node]), weight(peer, working_[peer])) /
-                        std::max(both, 1 / kNoCommonRail));
+      const double slower = std::min(weight(node, working_[node]), weight(peer, working_[peer]));
+      const auto time = [](double of) { return 1 / std::max(of, 1 / kNoCommonRail); };
+      hops_.push_back(time(both) - time(slower));
     }
+    slowest_ = std::max(slowest_, 1 / std::max(weight(node, working_[node]), 1 / kNoCommonRail));
     // Of a NIC that is slow, what both ends have: less than either has on these rails together.
     for (uint32_t peer = 0; peer < nodes; ++peer) {
       const uint64_t common = working_[node] & working_[peer];
@@ -149,14 +151,42 @@ double RailLimits::busiest(const Traffic& traffic) const {
   return *std::max_element(all.begin(), all.end());
 }
 
-double RailLimits::narrowest(const Traffic& traffic) const {
-  const auto nodes = static_cast<uint32_t>(traffic.nodes());
-  double most = 1;
-  for (uint32_t from = 0; from < nodes; ++from)
-    for (uint32_t to = 0; to < nodes; ++to)
-      if (traffic(from, to) > 0) most = std::max(most, narrow_[from * nodes + to]);
+double RailLimits::lost_on_the_way(const Schedule& trees) const {
+  double longest = 0;
+  for (size_t group = 0; group < trees.groups.size(); ++group) {
+    std::vector<Ranks> neighbours(trees.ranks);
+    for (const Connection& connection : trees.connections)
+      if (connection.group == group) neighbours[connection.from].push_back(connection.to);
+    struct Visit {
+      uint32_t node, from;
+      double time;
+    };
+    // The longest way in a tree ends where it is farthest to from anywhere.
+    const auto farthest = [&](uint32_t start) {
+      Visit most{start, start, 0};
+      std::vector<Visit> open{most};
+      while (!open.empty()) {
+        const Visit at = open.back();
+        open.pop_back();
+        if (at.time > most.time) most = at;
+        for (const uint32_t next : neighbours[at.node])
+          if (next != at.from) open.push_back({next, at.node, at.time + hops_[at.node * trees.ranks + next]});
+      }
+      return most;
+    };
+    longest = std::max(longest, farthest(farthest(0).node).time);
+  }
+  return longest;
+}
+
+double RailLimits::lost_on_a_hop(const Schedule& trees) const {
+  double most = 0;
+  for (const Connection& connection : trees.connections)
+    most = std::max(most, hops_[connection.from * trees.ranks + connection.to]);
   return most;
 }
+
+double RailLimits::slowest_node() const { return slowest_; }
 
 double RailLimits::over_ports(const Traffic& traffic) const {
   const auto nodes = static_cast<uint32_t>(traffic.nodes());

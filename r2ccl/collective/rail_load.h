@@ -54,9 +54,13 @@ class RailLimits {
   /// The greatest of them, and that over what the busiest node needs with all its NICs together: at least 1.
   double busiest(const Traffic& traffic) const;
   double over_ports(const Traffic& traffic) const;
-  /// How many times as long a chunk takes over the rails that two nodes have in common as over all NICs of
-  /// the slower one: the most of all pairs that have traffic, at least 1.
-  double narrowest(const Traffic& traffic) const;
+  /// How much longer, for data of size 1, the way from node to node in one of the trees of a schedule takes, up
+  /// and down, because two nodes that are neighbours there lack common rails: of the way that loses most.
+  double lost_on_the_way(const Schedule& trees) const;
+  /// The same of the hop that loses most.
+  double lost_on_a_hop(const Schedule& trees) const;
+  /// The time of the weakest node with all its NICs.
+  double slowest_node() const;
   /// Rails that work, of each node.
   const std::vector<uint64_t>& working() const { return working_; }
 
@@ -72,7 +76,8 @@ class RailLimits {
   std::vector<Limit> ports_;  // of whole nodes
   std::vector<Limit> rails_;  // of fewer NICs
   std::vector<uint64_t> working_;
-  std::vector<double> narrow_;  // by pair
+  std::vector<double> hops_;  // by pair: time over their common rails, less that over all NICs of the slower one
+  double slowest_ = 0;
 };
 
 }  // namespace r2ccl::collective

@@ -88,13 +88,37 @@ TEST(RailLimits, count_the_nics_that_two_nodes_have_in_common) {
   one.add(1, 2, 1);
   EXPECT_NEAR(limits.busiest(one), 2, 1e-9);
   EXPECT_NEAR(limits.over_ports(one), 1.5, 1e-9);
-  EXPECT_NEAR(limits.narrowest(one), 1.5, 1e-9);
   one.add(1, 0, 0.5);
   EXPECT_NEAR(limits.busiest(one), 2, 1e-9) << "over the rail that node 2 has not";
   EXPECT_NEAR(limits.over_ports(one), 1, 1e-9);
   Traffic none(3);
   EXPECT_EQ(limits.over_ports(none), 1);
-  EXPECT_EQ(limits.narrowest(none), 1);
+}
+
+TEST(RailLimits, count_the_common_nics_hop_by_hop_of_a_tree) {
+  // Four nodes of four NICs. Nodes 0 and 1 have lost one each, and have two in common; each has three in
+  // common with the other two nodes, and these have all.
+  const std::vector<double> nics = without({{0}, {1}, {}, {}});
+  const RailLimits limits(nics, 4);
+  EXPECT_NEAR(limits.slowest_node(), 4.0 / 3, 1e-9);
+  Schedule trees;
+  trees.ranks = 4;
+  trees.groups.resize(2);
+  const auto add = [&](uint32_t from, uint32_t to, uint16_t tree) {
+    for (const auto& [a, b] : {std::pair{from, to}, std::pair{to, from}})
+      trees.connections.push_back({.from = a, .to = b, .group = tree});
+  };
+  // 0 - 2 - 3, and 1 below 2: the ways 0 - 2 - 1 and 3 - 2 - 0.
+  add(0, 2, 0);
+  add(2, 3, 0);
+  add(1, 2, 0);
+  EXPECT_NEAR(limits.lost_on_the_way(trees), 0, 1e-9);
+  // 0 - 1 - 2 - 3.
+  add(0, 1, 1);
+  add(1, 2, 1);
+  add(2, 3, 1);
+  EXPECT_NEAR(limits.lost_on_the_way(trees), 2 - 4.0 / 3, 1e-9);
+  EXPECT_NEAR(limits.lost_on_a_hop(trees), 2 - 4.0 / 3, 1e-9);
 }
 
 TEST(RailLimits, say_that_two_nodes_have_no_common_rail) {

@@ -2,7 +2,6 @@
 #include "r2ccl/collective/rail_plans.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -20,6 +19,8 @@ constexpr double kNearLeast = 1.03;
 /// Among more nodes it takes too long for each size of an operation, and rings have others to put between
 /// two.
 constexpr size_t kMostNodes = 64;
+/// From so many nodes on one slow hop holds up a tree as if all were: chunks of more operations wait behind it.
+constexpr size_t kDeepTree = 16;
 /// Candidate::allowance of what is not the natural plan.
 constexpr double kAllowance = 1.03;
 
@@ -37,10 +38,12 @@ class Shapes {
     rings();
     Candidate tree;
     tree.algorithm = Algorithm::kDoubleTree;
-    tree.rails = over_ports([&](Traffic& traffic) {
-      traffic.add_schedule(double_tree_allreduce(static_cast<uint32_t>(p_), 1));
-      tree.narrow = limits_.narrowest(traffic);
-    });
+    const Schedule trees = double_tree_allreduce(static_cast<uint32_t>(p_), 1);
+    tree.rails = over_ports([&](Traffic& traffic) { traffic.add_schedule(trees); });
+    const double hops = 2 * std::floor(std::log2(static_cast<double>(p_)));
+    const double lost =
+        p_ < kDeepTree ? limits_.lost_on_the_way(trees) / hops : limits_.lost_on_a_hop(trees);
+    tree.narrow = 1 + lost / limits_.slowest_node();
     shapes_.push_back(tree);
     Candidate r2ccl;
     r2ccl.algorithm = Algorithm::kR2cclAllReduce;

@@ -124,13 +124,21 @@ size_t degraded_of(std::span<const double> capacities) {
       std::count_if(capacities.begin(), capacities.end(), [&](double c) { return c < kHealthy * most; }));
 }
 
+/// How much longer the plan is predicted to take because neighbours lack common rails.
+double predicted_slow_hops(const Job& job, const Candidate& plan) {
+  if (plan.narrow <= 1) return 1;
+  Candidate swift = plan;
+  swift.narrow = 1;
+  return plan.seconds / predict(job, swift, plan.segments).seconds;
+}
+
 double too_low_by(const Job& job, const Candidate& plan, std::span<const double> nics) {
   const std::span<const double> capacities = job.capacities;
   const size_t nodes = capacities.size(), degraded = degraded_of(capacities);
   if (degraded < 2) return 1;
   const auto [least, most] = std::minmax_element(capacities.begin(), capacities.end());
-  const bool half = *least < kAboutHalf * *most, slow_hops = plan.narrow > 1;  // which are predicted
-  const double few_pieces = half && !slow_hops ? kSeveralLeaves : 1;
+  const bool half = *least < kAboutHalf * *most;
+  const double few_pieces = half ? std::max(1.0, kSeveralLeaves / predicted_slow_hops(job, plan)) : 1;
   if (plan.rails > 0) return few_pieces * plan.allowance;
   // The planner plans by capacities alone: all have lost the same NICs, or two nodes have none in common.
   if (!nics.empty() && nodes <= kMostNodesByRails)

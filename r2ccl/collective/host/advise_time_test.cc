@@ -3,6 +3,8 @@
 // takes for them on ports with rates, in the fabric's own time.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "r2ccl/collective/host/testing/timed_stream.h"
 
 namespace r2ccl::collective {
@@ -289,6 +291,18 @@ TEST(AdviseTime, nodes_that_have_lost_different_nics_keep_theirs_busy) {
       EXPECT_TRUE(is.advice.engine) << where;
       EXPECT_GT(is.gain(), nic > kNic ? gain - 0.02 : gain) << where;
     }
+  }
+}
+
+// One slow hop of a tree that is not deep does not slow down the others.
+TEST(AdviseTime, a_double_tree_gains_although_two_neighbours_lack_a_rail) {
+  for (const auto& [p, mib, nic] : {std::tuple{8u, 1u, 20 * kNic}, std::tuple{9u, 1u, 10 * kNic},
+                                    std::tuple{10u, 4u, 10 * kNic}, std::tuple{10u, 8u, 20 * kNic}}) {
+    std::vector<std::vector<size_t>> gone(p);
+    gone[1] = {0}, gone[2] = {1};
+    const Outcome is = outcome_of({p, 0, mib, nic, {}, gone});
+    EXPECT_TRUE(is.with_margin.engine) << p << " nodes: " << is.with_margin.why;
+    EXPECT_GT(is.gain(), 0.02) << p << " nodes";
   }
 }
 

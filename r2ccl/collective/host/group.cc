@@ -260,13 +260,15 @@ Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
   const Job job = job_of(capacities, bytes, outstanding_for(bytes), speeds_, view.nics);
   auto planned = plan(job);
   if (!planned) return ring_allreduce(natural_order(p), 1, 1);
-  const Candidate* choice = &planned->choice();
-  for (const Candidate& candidate : planned->candidates)
-    if (setting_.algorithm == name(candidate.algorithm)) choice = &candidate;
+  const Candidate* const forced = candidate_of(*planned, setting_.algorithm);
+  const Candidate* const choice = forced ? forced : &planned->choice();
+  if (!forced && !setting_.algorithm.empty())
+    R2_WARN("NET/R2CCL: R2CC_ALGORITHM=%s: no such schedule among %u nodes, the planner chooses",
+            setting_.algorithm.c_str(), p);
   R2_INFO("NET/R2CCL: AllReduce of %llu KiB among %u nodes, plan %llu: %s of %u segments%s%s",
           static_cast<unsigned long long>(bytes >> 10), p, static_cast<unsigned long long>(view.epoch),
           name(choice->algorithm), choice->segments,
-          setting_.algorithm.empty() ? ". " : " (R2CC_ALGORITHM). ", planned->why.c_str());
+          forced ? " (R2CC_ALGORITHM). " : ". ", planned->why.c_str());
   trace::Writer::instance().emit(trace::EventType::kAlgorithmChosen, 0xffff, agreement_->group_number(), view.epoch, bytes,
                                  uint64_t(traced_as(choice->algorithm)), setting_.rank);
   return build(job, *choice);
