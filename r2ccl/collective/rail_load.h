@@ -56,6 +56,7 @@ class RailLimits {
   double over_ports(const Traffic& traffic) const;
   /// How much longer, for data of size 1, the way from node to node in one of the trees of a schedule takes, up
   /// and down, because two nodes that are neighbours there lack common rails: of the way that loses most.
+  /// Each group of connections of `trees` is a tree.
   double lost_on_the_way(const Schedule& trees) const;
   /// The same of the hop that loses most.
   double lost_on_a_hop(const Schedule& trees) const;
