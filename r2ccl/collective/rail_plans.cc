@@ -49,7 +49,7 @@ class Shapes {
     r2ccl.algorithm = Algorithm::kR2cclAllReduce;
     r2ccl.rails = over_ports([&](Traffic& traffic) { traffic.add_r2ccl(r2ccl_rings(c_, 1).rings); });
     shapes_.push_back(r2ccl);
-    if (p_ <= kMostDirectNodes) {
+    if (job_.direct) {
       Candidate direct;
       direct.algorithm = Algorithm::kDirect;
       direct.rails = over_ports(
