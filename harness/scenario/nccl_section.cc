@@ -5,6 +5,7 @@
 
 #include "faultinject/plan/units.h"
 #include "harness/scenario/sections.h"
+#include "harness/scenario/turns.h"
 
 namespace r2bench {
 namespace {
@@ -167,7 +168,7 @@ void check_beside(Document& document, const YAML::Node& root, const Scenario& sc
                         ? workload[scenario.workload.nccl.graph ? "graph" : "renew"]
                         : modes,
                     who + "; leave out 'graph' and 'renew'");
-  const int round = 2 * NcclSettings::kTurn * scenario.workload.nccl.copies;
+  const int round = Turns{scenario.workload.nccl.copies}.round();
   if (scenario.workload.iters % round)
     document.report(workload["iters"].IsDefined() ? workload["iters"] : modes,
                     who + ", each of which begins equally often in a multiple of " + std::to_string(round) +

@@ -106,7 +106,6 @@ struct NcclSettings {
   bool graph = false;     ///< each operation is a replay of a CUDA graph that was captured once
   int communicators = 1;  ///< of all ranks of the operation; each carries an equal part of the bytes
   int copies = 8;         ///< communicators of each transport, where two take turns
-  static constexpr int kTurn = 16;  ///< operations of two such communicators, until the next two have theirs
   int group_calls = 1;     ///< calls of a communicator in one group; each carries an equal part of its bytes
   bool registers = false;  ///< the buffers are registered with each communicator (nccl-tests' -R 1)
   bool blocking = true;    ///< false: calls return at once, and the rank polls the communicator

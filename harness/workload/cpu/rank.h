@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/workload/cpu/coll_channel.h"
+#include "harness/workload/cpu/connections.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "harness/workload/runner_talk.h"
@@ -30,22 +30,12 @@ class Rank {
   void hear(const nlohmann::json& message);
   void say(const nlohmann::json& message) { talk_.say(message); }
 
-  using Handle = std::vector<unsigned char>;
-  using Handles = std::vector<Handle>;
-
   void set_up();
-  void open_plugin();
-  void make_channels();
+  void open_plugins();
   /// Handles travel through the runner, as NCCL's travel through its bootstrap: to the rank `shift` places
   /// back. Those of CollNet go to all ranks.
-  Handles exchange_handles();
-  void connect(Handles& handles);
-  /// Looks for CollNet and the tuner, as NCCL does at a communicator's init.
-  void set_up_coll();
-  /// `handles`: of each CollNet channel in turn, all ranks' from this one on.
-  void connect_coll(const Handles& handles);
-  /// The algorithm of the operation that is about to begin; polled_ becomes what runs it.
-  void choose();
+  void exchange_handles();
+  void connect();
   void iterate();
   /// May counted operation `number` begin? Takes what was planned for it (a sleep) into account.
   bool begin(uint64_t number);
@@ -62,17 +52,7 @@ class Rank {
   int fail(const char* kind, const std::string& text, int exit_code, const std::string& plugin_words = "");
 
   RankConfig config_;
-  std::unique_ptr<NetPlugin> plugin_;
-  std::vector<NetDevice> devices_;
-  std::vector<Channel> channels_;
-  std::vector<ChannelPlan> plan_;  ///< per channel
-  std::unique_ptr<CollPlugin> coll_plugin_;
-  std::unique_ptr<TunerPlugin> tuner_;
-  std::vector<CollChannel> coll_channels_;
-  CostTable costs_;
-  bool through_coll_ = false;  ///< the open operation
-  uint64_t coll_operations_ = 0;
-  std::vector<Polled*> polled_;
+  std::vector<std::unique_ptr<Connections>> sets_;  ///< as Turns numbers them
   /// NCCL's number of the communicator: the same on all its ranks.
   uint64_t communicator() const { return 0x7232626e63680001u + uint64_t(config_.group.first); }
   char* result() const { return config_.in_place ? input_.data() : output_.data(); }
