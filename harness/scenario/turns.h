@@ -6,8 +6,8 @@
 
 namespace r2bench {
 
-/// Each side has `pairs` sets of communicators, and each operation is of one set. Sets are made in the order of
-/// sides 0 1 1 0: communicators of one side differ from each other by more than the sides do.
+/// Each side has `pairs` sets of communicators, and each operation is of one set. Sets are made in the order
+/// of sides 0 1 1 0: communicators of one side differ from each other by more than the sides do.
 struct Turns {
   int pairs = 0;  ///< 0: no comparison, one set
 

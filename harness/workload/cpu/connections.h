@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL has for one communicator of a rank: the net plugin, the channels over it, CollNet and the tuner. The
-// calls are in the order of NCCL's: open, listen, connect, register; then operations, one at a time.
+// What NCCL has for one communicator of a rank: the net plugin, the channels over it, CollNet and the tuner.
+// The calls are in the order of NCCL's: open, listen, connect, register; then operations, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class Connections {
   void open();
   /// Plans the channels and looks for CollNet, as NCCL does at a communicator's init.
   void prepare();
-  /// Adds a handle for each rank that this one is to be reached from, and how many places back in the ring that
-  /// rank is: for each channel one, for CollNet one for every rank.
+  /// Adds a handle for each rank that this one is to be reached from, and how many places back in the ring
+  /// that rank is: for each channel one, for CollNet one for every rank.
   void listen(std::vector<Handle>& handles, std::vector<int>& shifts);
   /// Takes this rank's part of what all ranks' listen() gave, from `first` on. Returns the place after it.
   size_t take(const std::vector<Handle>& handles, size_t first);

@@ -24,6 +24,31 @@ namespace {
 constexpr uint16_t kNoNicIndex = 0xffff;
 constexpr auto kCloseBound = 3s;   // as long as an application would wait in ncclCommAbort, and …
 constexpr auto kCloseOne = 200ms;  // … for each channel: they are closed one after the other
+
+/// Sets variables, and gives them back what they were.
+class ChangedEnvironment {
+ public:
+  explicit ChangedEnvironment(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) {
+      const char* before = std::getenv(name.c_str());
+      before_[name] = before ? std::optional<std::string>(before) : std::nullopt;
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+  ~ChangedEnvironment() {
+    for (const auto& [name, value] : before_) {
+      if (value)
+        setenv(name.c_str(), value->c_str(), 1);
+      else
+        unsetenv(name.c_str());
+    }
+  }
+  ChangedEnvironment(const ChangedEnvironment&) = delete;
+  ChangedEnvironment& operator=(const ChangedEnvironment&) = delete;
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
 }  // namespace
 
 Rank::Rank(MessageSocket socket)
@@ -109,7 +134,6 @@ void Rank::set_up() {
   open_plugins();
   input_ = Memory(config_.bytes);
   output_ = Memory(config_.bytes);
-  for (const auto& set : sets_) set->prepare();
   exchange_handles();
   connect();
   service_->run([&] {
@@ -120,16 +144,40 @@ void Rank::set_up() {
 }
 
 void Rank::open_plugins() {
-  sets_.push_back(std::make_unique<Connections>(config_, config_.plugin, communicator()));
-  sets_.front()->open();
-  const NetPlugin& plugin = sets_.front()->plugin();
-  nlohmann::json names = nlohmann::json::array();
-  for (const NetDevice& device : sets_.front()->devices()) names.push_back(device.name);
-  say({{"type", "hello"},
-       {"pid", getpid()},
-       {"plugin", plugin.name()},
-       {"abi", plugin.abi()},
-       {"devices", names}});
+  turns_ = {config_.pairs};
+  sets_.resize(size_t(turns_.sets()));
+  if (config_.pairs) {
+    // A library reads most of its variables when it starts, and this program those of its trace.
+    Writer::instance();
+    RankConfig other = config_;
+    other.collnet = config_.other_collnet;
+    const std::string copy = copy_of_plugin(config_.plugin);
+    auto environment = config_.other_environment;
+    // The job's trace is of the mode that it is called after; the other side writes as much, for nobody.
+    if (std::getenv("R2CC_TRACE"))
+      environment["R2CC_TRACE"] = other_trace_.emplace(r2ccl::trace::Reader::create()).path();
+    const ChangedEnvironment changed(environment);
+    for (int set = 0; set < turns_.sets(); ++set)
+      if (Turns::side_of_set(set) == 1) open(set, other, copy);
+  }
+  for (int set = 0; set < turns_.sets(); ++set)
+    if (!sets_[size_t(set)]) open(set, config_, config_.plugin);
+}
+
+void Rank::open(int set, const RankConfig& config, const std::string& plugin) {
+  auto& connections = sets_[size_t(set)];
+  connections = std::make_unique<Connections>(config, plugin, communicator() + (uint64_t(set) << 24));
+  connections->open();
+  if (set == 0) {
+    nlohmann::json names = nlohmann::json::array();
+    for (const NetDevice& device : connections->devices()) names.push_back(device.name);
+    say({{"type", "hello"},
+         {"pid", getpid()},
+         {"plugin", connections->plugin().name()},
+         {"abi", connections->plugin().abi()},
+         {"devices", names}});
+  }
+  connections->prepare();
 }
 
 void Rank::exchange_handles() {
@@ -183,24 +231,37 @@ bool Rank::begin(uint64_t number) {
   return true;
 }
 
+void Rank::charge(int side) {
+  if (!config_.pairs || side == charged_side_) return;
+  // Without verification this thread sleeps while all operations run, and the progress thread may be asking.
+  const uint64_t now_ns =
+      config_.verify ? cpu_beside_this_thread_ns() : read_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (charged_side_ >= 0) cpu_by_side_ns_[size_t(charged_side_)] += now_ns - charged_from_ns_;
+  charged_side_ = side;
+  charged_from_ns_ = now_ns;
+}
+
+void Rank::start(std::optional<uint64_t> number) {
+  if (number) charge(turns_.side(*number));
+  Connections& set = *sets_[size_t(number ? turns_.set(*number) : turns_.set_of_warmup(operations_))];
+  set.start({input_.data(), result()}, operations_);
+  polled_ = set.polled();
+  if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
+}
+
 uint64_t Rank::operate(std::optional<uint64_t> number) {
-  const UserBuffers user{input_.data(), result()};
-  Connections& set = *sets_.front();
-  const auto start = [&] {
-    set.start(user, operations_);
-    if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
-  };
   if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
-  start();
-  const bool whole = progress_->run(set.polled(), [&] {
+  start(number);
+  const bool whole = progress_->run(polled_, [&] {
     // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
     if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, (*number)++);
     ++operations_;
     if (config_.verify || !number || !begin(*number)) return false;
-    start();
+    start(number);
     return true;
   });
   if (!whole) throw RunnerTalk::Aborted{};
+  charge(-1);
   if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
   if (config_.verify) verify(operations_ - 1);
   return number.value_or(0);
@@ -235,16 +296,18 @@ void Rank::report_correctness(const char* type) {
     coll_operations += set->coll_operations();
   }
   reported_wrong_ = wrong_;
-  say({{"type", type},
-       {"wrong", wrong_},
-       {"checked", checked_},
-       {"cpu_ns", cpu_ns_},
-       {"checked_iterations", checked_iterations_},
-       {"collnet_operations", coll_operations},
-       {"duplicated", faults.duplicated},
-       {"lost", faults.lost},
-       {"messages", faults.recognised},
-       {"size_errors", faults.size_errors}});
+  nlohmann::json message = {{"type", type},
+                            {"wrong", wrong_},
+                            {"checked", checked_},
+                            {"cpu_ns", cpu_ns_},
+                            {"checked_iterations", checked_iterations_},
+                            {"collnet_operations", coll_operations},
+                            {"duplicated", faults.duplicated},
+                            {"lost", faults.lost},
+                            {"messages", faults.recognised},
+                            {"size_errors", faults.size_errors}};
+  if (config_.pairs) message["cpu_by_side_ns"] = cpu_by_side_ns_;
+  say(message);
 }
 
 void Rank::close_all() {

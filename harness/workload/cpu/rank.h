@@ -3,6 +3,7 @@
 // the runner grants them, and reports. The whole life of one r2bench-cpu-rank process.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -11,10 +12,12 @@
 #include <optional>
 #include <vector>
 
+#include "harness/scenario/turns.h"
 #include "harness/workload/cpu/connections.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "harness/workload/runner_talk.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2bench {
 
@@ -31,7 +34,13 @@ class Rank {
   void say(const nlohmann::json& message) { talk_.say(message); }
 
   void set_up();
+  /// And prepares them. The other side's, if there is one, come first, with its environment.
   void open_plugins();
+  void open(int set, const RankConfig& config, const std::string& plugin);
+  /// Starts the next operation on the set of communicators whose turn it is; polled_ is then what runs it.
+  void start(std::optional<uint64_t> number);
+  /// CPU time from now on is used for `side`; -1: for none.
+  void charge(int side);
   /// Handles travel through the runner, as NCCL's travel through its bootstrap: to the rank `shift` places
   /// back. Those of CollNet go to all ranks.
   void exchange_handles();
@@ -53,6 +62,8 @@ class Rank {
 
   RankConfig config_;
   std::vector<std::unique_ptr<Connections>> sets_;  ///< as Turns numbers them
+  std::optional<r2ccl::trace::Reader> other_trace_;
+  std::vector<Polled*> polled_;
   /// NCCL's number of the communicator: the same on all its ranks.
   uint64_t communicator() const { return 0x7232626e63680001u + uint64_t(config_.group.first); }
   char* result() const { return config_.in_place ? input_.data() : output_.data(); }
@@ -69,6 +80,10 @@ class Rank {
   uint64_t reported_wrong_ = 0;
   std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began
   uint64_t cpu_ns_ = 0;                  ///< from then to the end of the last one
+  Turns turns_;
+  int charged_side_ = -1;
+  uint64_t charged_from_ns_ = 0;
+  std::array<uint64_t, 2> cpu_by_side_ns_{};  ///< of counted operations, where two sides take turns
 
   RunnerTalk talk_;  ///< the last member: its thread uses the others
 };
