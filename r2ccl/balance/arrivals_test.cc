@@ -24,11 +24,12 @@ double looks(const std::vector<LaneShare>& shares, uint32_t bytes) {
     const size_t parts = splitter.split(0, bytes, pieces);
     std::set<size_t> missing;
     for (size_t i = 0; i < parts; ++i) missing.insert(pieces[i].lane);
-    arrivals.look(shares.size(), [&](size_t at) {
-      ++count;
-      missing.erase(at);
-      return missing.empty();
-    });
+    for (unsigned test = 0; !missing.empty() && test < Arrivals::kElsewhere; ++test)
+      arrivals.look(shares.size(), [&](size_t at) {
+        ++count;
+        missing.erase(at);
+        return missing.empty();
+      });
     EXPECT_TRUE(missing.empty()) << "message " << m;
   }
   return double(count) / kMessages;
@@ -104,6 +105,65 @@ TEST(Arrivals, carriers_that_bring_nothing_are_passed_over) {
     if (m >= 5) {
       EXPECT_EQ(looks.seen, std::vector<size_t>{at}) << m;
     }
+  }
+}
+
+// The others are looked at in vain as rarely as that, and the order of the looks stays.
+TEST(Arrivals, a_trusted_guess_is_looked_at_alone_in_most_tests) {
+  Looks looks{.carriers = 7};
+  looks.after({0, 0});  // only then is it known that 0 follows 0
+  for (unsigned m = 0; m < Arrivals::kTrusted; ++m) {
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), 7u) << "not trusted before message " << m;
+    looks.test(0);
+    EXPECT_EQ(looks.seen, std::vector<size_t>{0}) << m;
+  }
+  for (unsigned t = 1; t <= 5 * Arrivals::kElsewhere; ++t) {
+    looks.test();
+    EXPECT_EQ(looks.seen.front(), 0u);
+    EXPECT_EQ(looks.seen.size(), t % Arrivals::kElsewhere == 0 ? 7u : 1u) << t;
+  }
+}
+
+// The worst that a change of pattern costs: a message that comes elsewhere, and one in parts.
+TEST(Arrivals, what_is_not_where_a_trusted_guess_says_is_found_a_few_tests_later) {
+  for (size_t elsewhere = 1; elsewhere < 7; ++elsewhere) {
+    Looks looks{.carriers = 7};
+    for (unsigned m = 0; m < 2 * Arrivals::kTrusted; ++m) looks.test(0);
+    unsigned tests = 1;
+    for (looks.test(elsewhere); looks.seen.back() != elsewhere; looks.test(elsewhere)) ++tests;
+    EXPECT_LE(tests, Arrivals::kElsewhere);
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), 7u) << "one wrong guess ends the trust";
+  }
+}
+
+TEST(Arrivals, trust_ends_when_the_carriers_change) {
+  Looks looks{.carriers = 7};
+  for (unsigned m = 0; m < 2 * Arrivals::kTrusted; ++m) looks.test(0);
+  looks.carriers = 6;
+  looks.test();
+  EXPECT_EQ(looks.seen.size(), 6u);
+}
+
+// Beyond the table there is no guess to be right.
+TEST(Arrivals, a_carrier_beyond_the_table_ends_the_trust) {
+  Looks looks{.carriers = 2 * kMaxRails + 1};
+  for (unsigned m = 0; m < 2 * Arrivals::kTrusted; ++m) looks.test(0);
+  unsigned tests = 1;
+  for (looks.test(2 * kMaxRails); looks.seen.back() != 2 * kMaxRails; looks.test(2 * kMaxRails)) ++tests;
+  EXPECT_LE(tests, Arrivals::kElsewhere);
+  looks.test();
+  EXPECT_EQ(looks.seen.size(), looks.carriers);
+}
+
+// Messages of which each comes elsewhere than the one before it are never waited for at one carrier.
+TEST(Arrivals, guesses_that_are_wrong_now_and_then_are_not_trusted) {
+  Looks looks{.carriers = 3};
+  for (unsigned m = 0; m < 200; ++m) {
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), 3u) << m;
+    looks.test(m % Arrivals::kTrusted == 0 ? 1 + m / Arrivals::kTrusted % 2 : 0);
   }
 }
 
