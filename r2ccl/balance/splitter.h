@@ -73,7 +73,10 @@ class Splitter {
   /// That lane, of those of set().
   size_t lane_of_tiny() const { return tiny_lane_; }
 
-  void set(std::span<const LaneShare> shares);
+  /// `preferred`: which lane the tiniest messages travel on, unless its share is so much smaller than the
+  /// largest that what they wait for is its bandwidth; then it is the next lane of which that is not so.
+  /// Channels with the same shares must not all choose the same NIC for a difference that is hardly one.
+  void set(std::span<const LaneShare> shares, size_t preferred = 0);
   size_t lanes() const { return lanes_; }
   /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at
   /// least 1; they cover the message without gap or overlap, each on a lane of its own, in the order of the
@@ -81,6 +84,7 @@ class Splitter {
   size_t split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces);
 
  private:
+  static constexpr double kMuchLess = 0.6;  // of the largest share
   static constexpr double kAlike = 0.01;  // of a message: lanes that are so far apart are equally far behind
   uint8_t next_after(uint8_t lane) const { return lane + 1u < lanes_ ? uint8_t(lane + 1) : uint8_t(0); }
 

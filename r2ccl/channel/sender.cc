@@ -120,7 +120,8 @@ void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
   spread_ = std::move(next);
   spread_over_.clear();
   for (const uint32_t path : spread_.over) spread_over_.push_back(carrying(path));
-  splitter_.set(spread_.parts);
+  const bool active_too = !spread_.over.empty() && spread_.over.front() == carriers.front();
+  splitter_.set(spread_.parts, active_too || spread_.over.empty() ? 0 : number() % spread_.over.size());
 }
 
 struct Sender::Messages {
