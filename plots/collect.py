@@ -11,6 +11,7 @@
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
     plots/collect.py allreduce SET FILE…  algorithms.csv of harness/bench/allreduce_table.py    → allreduce_emulated.csv
     plots/collect.py sizes SET FILE…      sizes.csv of harness/bench/allreduce_table.py         → allreduce_sizes.csv
+    plots/collect.py turns SET FILE…      turns.csv of harness/bench/allreduce_table.py         → allreduce_turns.csv
     plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
     plots/collect.py bench SET FILE…      Google Benchmark's JSON, with medians                 → costs.csv
     plots/collect.py walks SET FILE       lines of harness/tests/walk.py                        → walks.csv
@@ -263,6 +264,11 @@ def of_sizes(paths):
     return {"allreduce_sizes": rows}, {"evidence": "emulated", "fabric": "vhca"}
 
 
+def of_turns(paths):
+    rows = [row for path in paths for row in csv_rows(path, "allreduce_turns", "harness/bench/allreduce_table.py turns")]
+    return {"allreduce_turns": rows}, {"evidence": "emulated", "fabric": "vhca"}
+
+
 def of_bench(paths):
     rows, origin = [], {}
     for path in paths:
@@ -388,7 +394,7 @@ def of_ll128(paths):
     return {"ll128": rows}, origin
 
 
-READERS = {"run": of_runs, "matrix": of_matrix, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+READERS = {"run": of_runs, "matrix": of_matrix, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "turns": of_turns, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
            "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance, "cluster": of_cluster,
            "ll128": of_ll128}
 

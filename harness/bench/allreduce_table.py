@@ -4,9 +4,13 @@
 
     harness/bench/allreduce_table.py algorithms --nodes 3,4,6,8 --mbits 400 --out build/allreduce
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
+    harness/bench/allreduce_table.py turns --nodes 4 --mbits 400 --largest 8 --out build/allreduce
 
 `algorithms` compares the algorithms with the lower bound and with the simulator. `sizes` compares mode 3 with ring and Balance at
-each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size.
+each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size. `turns` does
+the same within each job, where operations of two modes take turns (`beside` in a scenario): jobs differ from each other by much more than
+the modes do. Its `ratios` are each job's median times of the one over the other, and `ratios_before` the same before the loss. A job of it
+has a multiple of 32 operations, 96 at least, which is long for large ones.
 
 A node has four NICs of --mbits each, and loses the fraction x of them in the middle of each job: one for x = 1/4, two for x = 1/2. For
 x = 1/8 it has eight NICs of half the rate, and loses one; with --eighth throttle it has four, and one of them falls to half its rate. T is the median duration of an operation once the job has settled after the loss,
@@ -15,7 +19,7 @@ reach 0.97 of what the ports carry, with the number of NICs that belongs to x. M
 given. Settled are operations of the last two thirds after the loss that begin at least half a second after it: until then channels
 migrate, lanes are opened and a plan is agreed on. Each row has the share of the CPUs that was idle during its job (of the CPUs on which this program may run, see taskset): below about
 0.3 the table measures the CPUs rather than the schedules. Jobs are interleaved: each round runs all jobs of a table once. Writes
-algorithms.csv or sizes.csv, and one line per job to jobs.jsonl. Exit status: 0 every job ended without an error and with every element
+algorithms.csv, sizes.csv or turns.csv, and one line per job to jobs.jsonl. Exit status: 0 every job ended without an error and with every element
 right, 1 one did not, or there was no time for it."""
 
 import argparse
@@ -32,6 +36,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "base"))
 import comma_list  # noqa: E402
+import turns  # noqa: E402
 
 NICS = 4
 LOST = {"0": 0.0, "1/8": 0.125, "1/4": 0.25, "1/2": 0.5}
@@ -45,7 +50,7 @@ seed: 7
 fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: 1, nics_per_node: {nics}, nic_rate: {mbits} Mbit/s}}
 workload: {{engine: cpu, op: allreduce, dtype: float32, bytes: {bytes} B, iters: {iters}, warmup: 2, verify: true, collnet: {collnet}}}
 env: {{NCCL_DEBUG: INFO}}
-modes: [{{mode: {mode}, label: job{env}}}]
+modes: [{{mode: {mode}, label: job{env}{beside}}}]
 timeouts: {{setup: 120 s, stall: 60 s, job: 600 s}}
 """
 
@@ -65,8 +70,10 @@ def fault(arguments, lost, mbits, at):
 def operations_of(arguments, size, ring_ms):
     """Operations of a job: many small ones, few large ones. `ring_ms`: what the ports take for one."""
     if size < 16 << 20:
-        return arguments.small_iters or max(60, int(SMALL_JOB_MS / (0.12 + 1.5 * ring_ms)))
-    return arguments.large_iters if size >= 512 << 20 else arguments.iters
+        iters = arguments.small_iters or max(60, int(SMALL_JOB_MS / (0.12 + 1.5 * ring_ms)))
+    else:
+        iters = arguments.large_iters if size >= 512 << 20 else arguments.iters
+    return turns.whole_rounds(max(iters, 6 * turns.TURN)) if arguments.table == "turns" else iters
 
 
 def rounds_of(arguments, size):
@@ -80,11 +87,14 @@ def settled_from(begins_ms, at):
 
 
 def variants(kind):
-    """(label, mode, collnet, R2CC_ALGORITHM) of each job of a table."""
-    usual = [("balance", "balance", "off", ""), ("mode3", "allreduce", "auto", "")]
+    """(label, mode, collnet, R2CC_ALGORITHM, the mode beside it) of each job of a table."""
+    usual = [("balance", "balance", "off", "", ""), ("mode3", "allreduce", "auto", "", "")]
     if kind == "sizes":
-        return [("ring", "migrate", "off", "")] + usual
-    return usual + [("planner", "allreduce", "force", "")] + [(name, "allreduce", "force", name) for name in ENGINE]
+        return [("ring", "migrate", "off", "", "")] + usual
+    if kind == "turns":  # the last is the method's control
+        return [("mode3_beside_ring", "allreduce", "auto", "", "migrate"), ("mode3_beside_balance", "allreduce", "auto", "", "balance"),
+                ("balance_beside_ring", "balance", "off", "", "migrate"), ("ring_beside_ring", "migrate", "off", "", "migrate")]
+    return usual + [("planner", "allreduce", "force", "", "")] + [(name, "allreduce", "force", name, "") for name in ENGINE]
 
 
 def cpu_times():
@@ -107,12 +117,12 @@ def plans_in(path):
 
 def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
     """One job; a dictionary of what it took. `healthy`: with the NICs of nodes that lose `lost`, and nothing lost."""
-    label, mode, collnet, algorithm = variant
-    at = iters // 3
+    label, mode, collnet, algorithm, beside = variant
+    at = iters // 3 // (2 * turns.TURN) * 2 * turns.TURN if beside else iters // 3
     settings = ([f"R2CC_COLLNET_MARGIN: {arguments.margin}"] if arguments.margin else []) + ([f"R2CC_ALGORITHM: {algorithm}"] if algorithm else [])
     env = f", env: {{{', '.join(settings)}}}" if settings else ""
     nics, nic_mbits = nics_of(arguments, lost, mbits)
-    text = TEXT.format(nodes=nodes, nics=nics, mbits=nic_mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env)
+    text = TEXT.format(nodes=nodes, nics=nics, mbits=nic_mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env, beside=f", beside: {beside}" if beside else "")
     lost = "0" if healthy else lost
     text += fault(arguments, lost, mbits, at)
     row = {"nodes": nodes, "lost": lost, "mbits": mbits, "bytes": size, "algorithm": label, "iters": iters, "margin": arguments.margin or ""}
@@ -140,12 +150,21 @@ def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
         row |= {"ok": False, "why": "the fault did not take effect"}
     if not row["ok"]:
         return row
-    settled = times if lost == "0" else times[settled_from(mode_result["iteration_begin_ms"], at):]
-    if not settled:
+    first = 0 if lost == "0" else settled_from(mode_result["iteration_begin_ms"], at)
+    if len(times) - first < (turns.TURN if beside else 1):
         return row | {"ok": False, "why": f"the job ended within {SETTLE_MS} ms of the loss: give it more operations (--iters, --small-iters or --large-iters)"}
-    row["t_ms"] = statistics.median(settled)
+    if beside:
+        return row | of_sides(times, first, at)
+    row["t_ms"] = statistics.median(times[first:])
     row["t0_ms"] = statistics.median(times[1:at])
     return row
+
+
+def of_sides(times, first, at):
+    """What a job of two sides shows from its operation `first` on, and before the loss at operation `at`."""
+    (mine, other), (mine_before, other_before) = turns.by_side(times, first), turns.by_side(times, 0, at)
+    t, t0 = statistics.median(mine), statistics.median(mine_before)
+    return {"t_ms": t, "t0_ms": t0, "ratio": t / statistics.median(other), "ratio_before": t0 / statistics.median(other_before)}
 
 
 def bounds(nodes, lost, mbits, size):
@@ -173,7 +192,7 @@ def rate_for(arguments, nodes, lost):
     size = arguments.mib << 20
     for mbits in [rate for rate in RATES if not arguments.from_mbits or rate <= arguments.from_mbits]:
         ring, kept = bounds(nodes, "0", mbits, size)[1], []
-        for variant in (("balance", "balance", "off", ""), ("engine", "allreduce", "force", "ring")):
+        for variant in (("balance", "balance", "off", "", ""), ("engine", "allreduce", "force", "ring", "")):
             row = run_job(arguments, nodes, lost, mbits, size, variant, 8, healthy=True)
             kept.append(ring / row["t_ms"] if row["ok"] else 0)
             print(f"{nodes} nodes of {nics_of(arguments, lost, mbits)[0]} NICs at {mbits} Mbit/s, {variant[0]}: " + (f"healthy ring {kept[-1]:.3f} of its ports, CPUs idle {row['cpu_idle']:.2f}" if row["ok"] else row["why"]),
@@ -188,7 +207,7 @@ def rate_for(arguments, nodes, lost):
 def read_arguments():
     """With the lists that follow from them: `lost`, `sizes` in bytes, and the `chosen` variants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["algorithms", "sizes"], help="the table to measure")
+    parser.add_argument("table", choices=["algorithms", "sizes", "turns"], help="the table to measure")
     parser.add_argument("--r2bench", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "r2bench"))
     parser.add_argument("--nodes", type=comma_list.numbers, default=[4], help="numbers of nodes, separated by commas")
     parser.add_argument("--lost", type=comma_list.words, help="lost fractions x, separated by commas: " + ", ".join(LOST) + " (default: all for sizes, all but 0 for algorithms)")
@@ -201,22 +220,22 @@ def read_arguments():
     parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN of mode 3 (default: the plugin's)")
     parser.add_argument("--from-mbits", type=int, help="with --mbits auto: the highest rate to try, in Mbit/s")
     parser.add_argument("--mib", type=int, default=64, help="algorithms: size of an operation in MiB")
-    parser.add_argument("--largest", type=int, default=256, help="sizes: largest size in MiB, at most 1024")
-    parser.add_argument("--smallest", type=int, default=0, help="sizes: smallest size in MiB")
-    parser.add_argument("--bytes", type=comma_list.numbers, help="sizes: these sizes in bytes, separated by commas, instead of --smallest to --largest")
+    parser.add_argument("--largest", type=int, default=256, help="sizes, turns: largest size in MiB, at most 1024")
+    parser.add_argument("--smallest", type=int, default=0, help="sizes, turns: smallest size in MiB")
+    parser.add_argument("--bytes", type=comma_list.numbers, help="sizes, turns: these sizes in bytes, separated by commas, instead of --smallest to --largest")
     parser.add_argument("--segments", type=int, default=32, help="largest number of segments of the simulator's schedules")
     parser.add_argument("--rounds", type=int, default=3, help="how often each job runs")
     parser.add_argument("--small-rounds", type=int, default=0, help="how often each job with operations below 16 MiB runs (default: as --rounds)")
     parser.add_argument("--minutes", type=float, default=60, help="start no further round or point of the table after this time")
     parser.add_argument("--out", default=".", help="folder of the table")
     arguments = parser.parse_args()
-    arguments.lost = arguments.lost or [x for x in LOST if arguments.table == "sizes" or x != "0"]
+    arguments.lost = arguments.lost or [x for x in LOST if arguments.table != "algorithms" or x != "0"]
     if set(arguments.lost) - set(LOST):
         parser.error(f"--lost takes {', '.join(LOST)}, not {', '.join(sorted(set(arguments.lost) - set(LOST)))}")
     if min(arguments.nodes) < 2:
         parser.error("--nodes takes numbers from 2 on")
-    if arguments.bytes and arguments.table != "sizes":
-        parser.error("--bytes is for sizes; algorithms takes --mib")
+    if arguments.bytes and arguments.table == "algorithms":
+        parser.error("--bytes is for sizes and turns; algorithms takes --mib")
     arguments.sizes = sizes_of(arguments)
     if not arguments.sizes or min(arguments.sizes) < 1:
         parser.error("no size to measure: " + ("--mib and --bytes take at least 1" if arguments.table == "algorithms" or arguments.bytes else
@@ -307,6 +326,8 @@ def table_rows(arguments, nodes, x, mbits, size, jobs):
     """The rows of one point; printed, too."""
     if not jobs:
         return []
+    if arguments.table == "turns":
+        return rows_of_turns(arguments, nodes, x, mbits, size, jobs)
     bound, ring, degraded = bounds(nodes, x, mbits, size)
     said = simulated(arguments, nodes, x, mbits, size) if arguments.table == "algorithms" and x != "0" else {}
     best, better = min(((statistics.median(r["t_ms"] for r in jobs[name]), name) for name in ("ring", "balance") if name in jobs), default=(None, None))
@@ -321,6 +342,17 @@ def table_rows(arguments, nodes, x, mbits, size, jobs):
         rows.append(row)
         print(f"{nodes} nodes, x = {x}, {size} B, {label:16} {t:9.2f} ms = {row['t_to_t0']:.3f} T0 = {row['t_to_bound']:.3f} bound"
               + (f", simulated {said[label]:.2f}" if label in said else "") + f", CPUs idle {row['cpu_idle']:.2f}", flush=True)
+    return rows
+
+
+def rows_of_turns(arguments, nodes, x, mbits, size, jobs):
+    rows = []
+    for label, done in jobs.items():
+        t, t0, ratio = (statistics.median(r[key] for r in done) for key in ("t_ms", "t0_ms", "ratio"))
+        rows.append({"nodes": nodes, "lost": x, "bytes": size, "mbits": mbits, "margin": arguments.margin or "", "algorithm": label, "jobs": len(done), "t_ms": round(t, 4),
+                     "t0_ms": round(t0, 4), "ratios": " ".join(f"{r['ratio']:.4f}" for r in done), "ratios_before": " ".join(f"{r['ratio_before']:.4f}" for r in done),
+                     "cpu_idle": min(r["cpu_idle"] for r in done)})
+        print(f"{nodes} nodes, x = {x}, {size} B, {label:20} {t:9.3f} ms, {ratio:.4f} times the other side's", flush=True)
     return rows
 
 

@@ -176,6 +176,14 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.p2p_chunk_bytes = number_or(environment, "NCCL_P2P_NET_CHUNKSIZE", config.p2p_chunk_bytes);
   config.setup_limit_ms =
       int(std::chrono::duration_cast<std::chrono::milliseconds>(scenario_.timeouts.setup).count());
+  if (mode_.beside) {
+    const bool allreduce = mode_.beside->kind == ModeKind::kAllReduce;
+    config.pairs = scenario_.workload.pairs();
+    config.other_collnet = allreduce ? scenario_.workload.collnet : CollNet::kOff;
+    config.other_environment = mode_.beside->env;
+    config.other_environment["R2CC_MODE"] = std::to_string(int(mode_.beside->kind));
+    config.other_environment["NCCL_COLLNET_ENABLE"] = allreduce ? "1" : "0";
+  }
   nlohmann::json message = config.to_json();
   if (scenario_.workload.engine == Engine::kNccl)
     message["nccl"] = nccl_options(scenario_, mode_, rank.rank());

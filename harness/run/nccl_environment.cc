@@ -64,7 +64,7 @@ nlohmann::json nccl_options(const Scenario& scenario, const Mode& mode, int rank
   options.group_calls = settings.group_calls;
   options.registers = settings.registers;
   options.blocking = settings.blocking;
-  options.copies = settings.copies;
+  options.copies = scenario.workload.pairs();
   options.job_rank = rank;
   options.renewal = settings.renewal;
   options.ranks_per_node = scenario.fabric.ranks_per_node;

@@ -16,7 +16,7 @@ std::optional<ModeKind> kind_from(const std::string& word) {
   return static_cast<ModeKind>(found - kModeNames.begin());
 }
 
-/// One entry of the list: a name, or a map with `mode`, `label` and `env`.
+/// One entry of the list: a name, or a map with `mode`, `label`, `env`, `transport` and `beside`.
 std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
   Mode mode;
   std::string word;
@@ -30,7 +30,8 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     if (!given) {
       if (node.IsMap() && !map.has("mode"))
         document.report(node, "a mode needs 'mode', one of " + list_of(kModeNames));
-      map.text("label"), map.string_map("env"), read_transport(map), map.finish();
+      map.text("label"), map.string_map("env"), read_transport(map), read_other_side(document, map),
+          map.finish();
       return std::nullopt;
     }
     word = *given;
@@ -39,6 +40,7 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     mode.env = map.string_map("env");
     check_env(document, map.get("env"), mode.env);
     mode.transport = read_transport(map);
+    mode.beside = read_other_side(document, map);
     map.finish();
     if (!good_name(mode.label) || mode.label == "all") {
       document.report(
@@ -46,13 +48,8 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
           "'" + mode.label + "' is no good label; use one word of " + kNameRule + ", that is not 'all'");
     }
   }
-  const auto kind = kind_from(word);
-  if (!kind) {
-    const std::string suggestion = did_you_mean(word, kModeNames);
-    document.report(at, "unknown mode '" + word + "'" +
-                            (suggestion.empty() ? "; the modes are " + list_of(kModeNames) : suggestion));
-    return std::nullopt;
-  }
+  const auto kind = read_kind(document, at, word);
+  if (!kind) return std::nullopt;
   mode.kind = *kind;
   return mode;
 }
@@ -78,13 +75,22 @@ void keep_chosen(Document& document, const std::vector<std::string>& chosen, std
       fail("unknown mode '" + word + "'" +
            (suggestion.empty() ? "; the modes are " + list_of(kModeNames) : suggestion));
     } else {
-      kept.push_back({*kind, word, {}, std::nullopt});
+      kept.push_back({*kind, word, {}, std::nullopt, std::nullopt});
     }
   }
   modes = std::move(kept);
 }
 
 }  // namespace
+
+std::optional<ModeKind> read_kind(Document& document, const YAML::Node& at, const std::string& word) {
+  const auto kind = kind_from(word);
+  if (kind) return kind;
+  const std::string suggestion = did_you_mean(word, kModeNames);
+  document.report(at, "unknown mode '" + word + "'" +
+                          (suggestion.empty() ? "; the modes are " + list_of(kModeNames) : suggestion));
+  return std::nullopt;
+}
 
 void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,
                 std::vector<std::string>& file_labels) {

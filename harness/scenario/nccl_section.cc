@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kMostCommunicators = 16;
 constexpr int kMostGroupCalls = 64;
-constexpr int kMostCopies = 16;
 
 bool needs_trace(const std::string& name) {
   const MetricInfo* metric = find_metric(name);
@@ -93,7 +92,7 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       document.report(map.get(key), "'" + std::string(key) +
                                         "' is for a command of your own; write 'engine: exec' beside it");
   if (workload.engine == Engine::kCpu) {
-    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "copies",
+    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls",
                             "register", "blocking", "mps", "renew"})
       if (map.has(key))
         document.report(map.get(key),
@@ -114,7 +113,6 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       static_cast<int>(map.integer("communicators", 1, kMostCommunicators).value_or(nccl.communicators));
   nccl.group_calls =
       static_cast<int>(map.integer("group_calls", 1, kMostGroupCalls).value_or(nccl.group_calls));
-  nccl.copies = static_cast<int>(map.integer("copies", 1, kMostCopies).value_or(nccl.copies));
   nccl.registers = map.boolean("register").value_or(nccl.registers);
   nccl.blocking = map.boolean("blocking").value_or(nccl.blocking);
   nccl.mps = map.boolean("mps").value_or(nccl.mps);
@@ -150,31 +148,6 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
                         (nccl.graph ? "graphs, whose capture has to see all calls; leave out 'graph'"
                                     : "shrink and revoke; write 'by: abort' or leave out 'renew'"));
   check_transports(document, root, scenario);
-}
-
-/// Operations alternate between communicators of two kinds, and their times are compared.
-void check_beside(Document& document, const YAML::Node& root, const Scenario& scenario, const Mode& mode) {
-  const YAML::Node workload = std::as_const(root)["workload"], modes = std::as_const(root)["modes"];
-  const std::string who = "mode '" + mode.label + "' compares two transports in one job (transport: " +
-                          name(scenario.transport_of(mode)) + ")";
-  if (scenario.workload.engine != Engine::kNccl)
-    document.report(modes, who + "; write 'engine: nccl', whose ranks have a communicator over each");
-  if (scenario.workload.plugin != Workload{}.plugin)
-    document.report(workload["plugin"].IsDefined() ? workload["plugin"] : modes,
-                    who + ", and NCCL chooses R2CCL's by its name; leave out 'plugin'");
-  if (scenario.workload.nccl.graph || scenario.workload.nccl.renewal)
-    document.report(workload[scenario.workload.nccl.graph ? "graph" : "renew"].IsDefined()
-                        ? workload[scenario.workload.nccl.graph ? "graph" : "renew"]
-                        : modes,
-                    who + "; leave out 'graph' and 'renew'");
-  const int round = 2 * NcclSettings::kTurn * scenario.workload.nccl.copies;
-  if (scenario.workload.iters % round)
-    document.report(workload["iters"].IsDefined() ? workload["iters"] : modes,
-                    who + ", each of which begins equally often in a multiple of " + std::to_string(round) +
-                        " operations (32 × copies); write such a number as 'iters'");
-  if (!scenario.faults.empty())
-    document.report(std::as_const(root)["faults"].IsDefined() ? std::as_const(root)["faults"] : modes,
-                    who + ", and a fault would strike both; leave out 'faults'");
 }
 
 void check_transports(Document& document, const YAML::Node& root, const Scenario& scenario) {

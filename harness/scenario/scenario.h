@@ -105,8 +105,6 @@ struct NcclSettings {
   Transport transport = Transport::kPlugin;
   bool graph = false;     ///< each operation is a replay of a CUDA graph that was captured once
   int communicators = 1;  ///< of all ranks of the operation; each carries an equal part of the bytes
-  int copies = 8;         ///< communicators of each transport, where two take turns
-  static constexpr int kTurn = 16;  ///< operations of two such communicators, until the next two have theirs
   int group_calls = 1;     ///< calls of a communicator in one group; each carries an equal part of its bytes
   bool registers = false;  ///< the buffers are registered with each communicator (nccl-tests' -R 1)
   bool blocking = true;    ///< false: calls return at once, and the rank polls the communicator
@@ -139,21 +137,32 @@ struct Workload {
   CollNet collnet = CollNet::kAuto;
   bool in_place = false;         ///< the result goes where the input was
   bool verify = true;            ///< compare every element of every operation
+  int copies = 0;  ///< communicators of each side where two take turns; 0: 8 (kNccl), 1 (kCpu)
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
   int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
   NcclSettings nccl;             ///< kNccl; its transport and mps also of kExec
   ExecSettings exec;             ///< kExec
+
+  /// Of each side, where two take turns.
+  int pairs() const { return copies ? copies : engine == Engine::kCpu ? 1 : 8; }
 };
 
 /// R2CC_MODE's numbers.
 enum class ModeKind { kBaseline = 0, kMigrate = 1, kBalance = 2, kAllReduce = 3 };
 
 /// One way to run the job. Expectations name a mode by its label.
+/// The other side of a job that compares two modes.
+struct OtherSide {
+  ModeKind kind = ModeKind::kBaseline;
+  std::map<std::string, std::string> env;  ///< on top of Scenario::env and Mode::env
+};
+
 struct Mode {
   ModeKind kind = ModeKind::kBaseline;
   std::string label;                       ///< unique in the scenario; the kind's name unless given
   std::map<std::string, std::string> env;  ///< on top of Scenario::env
   std::optional<Transport> transport;      ///< instead of the workload's
+  std::optional<OtherSide> beside;         ///< whose operations take turns with this mode's, in the same job
 };
 
 /// Place of the mode that the overhead of the others is measured against: the first baseline, else the first

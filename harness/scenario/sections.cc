@@ -14,6 +14,7 @@ constexpr int kMaxNodes = 64;
 constexpr int kMaxRanksPerNode = 16;
 constexpr int kMaxNics = 16;
 constexpr int kMaxPorts = 4;
+constexpr int kMostCopies = 16;
 
 }  // namespace
 
@@ -137,6 +138,7 @@ void read_workload(Document& document, const YAML::Node& node, Workload& workloa
     workload.collnet = static_cast<CollNet>(*collnet);
   workload.in_place = map.boolean("in_place").value_or(workload.in_place);
   workload.verify = map.boolean("verify").value_or(workload.verify);
+  workload.copies = static_cast<int>(map.integer("copies", 1, kMostCopies).value_or(workload.copies));
   workload.plugin = map.text("plugin").value_or(workload.plugin);
   if (workload.plugin.empty()) document.report(map.get("plugin"), "'plugin' is empty");
   workload.plugin_abi = static_cast<int>(map.integer("plugin_abi", 8, 12).value_or(workload.plugin_abi));

@@ -33,6 +33,9 @@ void read_exec_keys(Document& document, MapReader& map, Workload& workload);
 std::chrono::nanoseconds default_stall(const Workload& workload);
 std::optional<Transport> read_transport(MapReader& map);
 void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts);
+std::optional<ModeKind> read_kind(Document& document, const YAML::Node& at, const std::string& word);
+/// The key `beside` of a mode.
+std::optional<OtherSide> read_other_side(Document& document, MapReader& mode);
 void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,
                 std::vector<std::string>& file_labels);
 void read_faults(Document& document, const YAML::Node& node, Scenario& scenario);
@@ -46,6 +49,10 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
 void check_overlaps(Document& document, const Scenario& scenario);
 /// … of the engine nccl.
 void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of modes that compare two of the plugin's modes in one job.
+void check_other_sides(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of a mode that compares two transports in one job.
+void check_beside(Document& document, const YAML::Node& root, const Scenario& scenario, const Mode& mode);
 /// … of those engines whose NCCL may take its own transport.
 void check_transports(Document& document, const YAML::Node& root, const Scenario& scenario);
 /// … of the engine exec.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """AllReduce in mode 3, on GPUs and on virtual NICs."""
 
+import math
 import statistics
 
 import inputs
@@ -48,7 +49,7 @@ def mode3_schedules(results):
 
 
 # The set, and the margin where it is not the one that those around it have.
-VERSIONS = {"nccl_mode3_2_23": "", "nccl_mode3_2_23_margin_108": ", margin 108", "nccl_mode3_default": ", margin 108", "nccl_mode3_2_30": "", "nccl_mode3_2_32": "",
+VERSIONS = {"nccl_mode3_2_23": "", "nccl_mode3_2_23_margin_108": ", margin 108", "nccl_mode3_default": ", margin 108", "nccl_mode3_2_30": "", "nccl_mode3_2_30_margin_108": ", margin 108", "nccl_mode3_2_32": "",
             "nccl_mode3_2_32_margin_108": ", margin 108"}
 
 
@@ -88,7 +89,10 @@ def mode3_plans(results):
     return markdown(["nodes", "x", "algorithm", "CPUs idle", "bound (ms)", "time (ms)", "time / bound", "time / simulated"], rows)
 
 
-SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3", "mode3_sizes_4", "mode3_sizes_5", "mode3_sizes_6")
+SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3")
+LARGE = 256 << 10  # bytes; below it jobs whose operations take turns tell more
+TURNS = ("mode3_turns", "mode3_turns_first")  # no point is in both
+TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
 
 
 def mode3_sizes(results, *sets):
@@ -102,15 +106,32 @@ def mode3_sizes(results, *sets):
         between = median_between(each) if each else None
         return f"{statistics.median(each):.2f} ({between[0]:.2f} to {between[1]:.2f})" if between else short(row["to_better_of_ring_and_balance"])
 
-    for size in sorted({size for size, _ in found}):
+    for size in sorted({size for size, _ in found if size >= LARGE}):
         rows.append([inputs.size(size), *(cell(found[size, x]) if (size, x) in found else "–" for x in lost)])
     return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
 
 
-def small_ratio(results, size, lost, name, other, measured):
-    """Of the medians of small operations."""
-    took = {row["algorithm"]: float(row["t_ms"]) for row in rows_of(results, "allreduce_sizes", measured) if (row["bytes"], row["lost"]) == (str(size), lost)}
-    return took[name] / took[other]
+def turn_points(results, *sets):
+    """[(bytes, x, jobs, {algorithm: each job's ratio}, verdict on the greater median)] of modes whose operations take turns in each job."""
+    found = {}
+    for row in rows_of(results, "allreduce_turns", *sets):
+        found.setdefault((int(row["bytes"]), row["lost"]), {})[row["algorithm"]] = [float(ratio) for ratio in row["ratios"].split()]
+    points = []
+    for (size, lost), each in sorted(found.items(), key=lambda point: (point[0][0], LOST.index(point[0][1]))):
+        between = median_between(max(each.values(), key=statistics.median))
+        verdict = "–" if not between else "met" if between[1] <= TURNS_BOUND else "missed" if between[0] > TURNS_BOUND else "undecided"
+        points.append((size, lost, min(map(len, each.values())), each, verdict))
+    return points
+
+
+def mode3_turns(results):
+    def cell(each):
+        between = median_between(each) if each else None
+        return (f"{statistics.median(each):.3f}" if each else "–") + (f" ({between[0]:.3f} to {between[1]:.3f})" if between else "")
+
+    rows = [[inputs.size(size), lost, jobs, cell(each.get("mode3_beside_ring")), cell(each.get("mode3_beside_balance")), verdict]
+            for size, lost, jobs, each, verdict in turn_points(results, *TURNS)]
+    return markdown(["AllReduce of", "x", "jobs", "mode 3 / ring", "mode 3 / Balance", f"at most {TURNS_BOUND}"], rows)
 
 
 THROTTLED = {"one_of_two": "one of two at a quarter of its rate", "quarter_default": "one of four at a quarter", "quarter": "one of four at a quarter, no margin",
@@ -144,14 +165,18 @@ BLOCKS = {
     "mode3-schedules": mode3_schedules,
     "mode3-algorithms": mode3_algorithms,
     "mode3-sizes": lambda results: mode3_sizes(results, *SIZES),
+    "mode3-turns": mode3_turns,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
     "mode3-algorithms-pauses": lambda results: mode3_algorithms(results, "mode3_algorithms_pauses"),
     "mode3-throttled": mode3_throttled,
     "mode3-plans": mode3_plans,
 }
 NUMBERS = {
-    **{f"mode3.small-{name}": (lambda name, measured: lambda results: short(small_ratio(results, 8, "1/8", name, "ring", measured), 3))(name, measured)
-       for name, measured in (("balance", "mode3_sizes_5"), ("mode3", "mode3_sizes_6"))},
+    "mode3.turns-points": lambda results: str(len(turn_points(results, *TURNS))),
+    "mode3.turns-met": lambda results: str(sum(verdict == "met" for *_, verdict in turn_points(results, *TURNS))),
+    "mode3.turns-spread": lambda results: short(statistics.mean(
+        statistics.variance(map(math.log, ratios)) for _, _, jobs, each, _ in turn_points(results, *TURNS) if jobs >= 6 for ratios in each.values()) ** 0.5, 2),
+    "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)

@@ -24,11 +24,12 @@ double looks(const std::vector<LaneShare>& shares, uint32_t bytes) {
     const size_t parts = splitter.split(0, bytes, pieces);
     std::set<size_t> missing;
     for (size_t i = 0; i < parts; ++i) missing.insert(pieces[i].lane);
-    arrivals.look(shares.size(), [&](size_t at) {
-      ++count;
-      missing.erase(at);
-      return missing.empty();
-    });
+    for (unsigned test = 0; !missing.empty() && test < Arrivals::kElsewhere; ++test)
+      arrivals.look(shares.size(), [&](size_t at) {
+        ++count;
+        const bool brings = missing.erase(at) > 0;
+        return missing.empty() ? Looked::kMessage : brings ? Looked::kSomething : Looked::kNothing;
+      });
     EXPECT_TRUE(missing.empty()) << "message " << m;
   }
   return double(count) / kMessages;
@@ -65,13 +66,23 @@ struct Looks {
   size_t carriers;
   std::vector<size_t> seen;  ///< where the last test looked, in order
 
-  /// A test. `brings`: the carrier that has the message, none: nothing has come.
-  void test(std::optional<size_t> brings = std::nullopt) {
+  /// A test. `brings`: the carrier that has the message, none: it has not come; `something`: one that has
+  /// something else.
+  void test(std::optional<size_t> brings = std::nullopt, std::optional<size_t> something = std::nullopt) {
     seen.clear();
     arrivals.look(carriers, [&](size_t at) {
       seen.push_back(at);
-      return at == brings;
+      return at == brings ? Looked::kMessage : at == something ? Looked::kSomething : Looked::kNothing;
     });
+  }
+  /// Tests until one looks at `at`, which has the message; kElsewhere + 1: none did.
+  unsigned tests_until(size_t at) {
+    unsigned tests = 1;
+    for (test(at); seen.back() != at && tests <= Arrivals::kElsewhere; test(at)) ++tests;
+    return tests;
+  }
+  void trust() {
+    for (unsigned m = 0; m < Arrivals::kMostTrusted + 2; ++m) test(0);
   }
   std::vector<size_t> after(std::vector<size_t> brought) {
     for (const size_t at : brought) test(at);
@@ -104,6 +115,109 @@ TEST(Arrivals, carriers_that_bring_nothing_are_passed_over) {
     if (m >= 5) {
       EXPECT_EQ(looks.seen, std::vector<size_t>{at}) << m;
     }
+  }
+}
+
+// The others are looked at in vain as rarely as that, and the order of the looks stays.
+TEST(Arrivals, a_trusted_guess_is_looked_at_alone_in_most_tests) {
+  Looks looks{.carriers = 7};
+  looks.after({0, 0});  // only then is it known that 0 follows 0
+  for (unsigned m = 0; m < 16; ++m) {
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), 7u) << "not trusted before message " << m;
+    looks.test(0);
+    EXPECT_EQ(looks.seen, std::vector<size_t>{0}) << m;
+  }
+  for (unsigned t = 1; t <= 40; ++t) {
+    looks.test();
+    EXPECT_EQ(looks.seen.front(), 0u);
+    EXPECT_EQ(looks.seen.size(), t % 8 == 0 ? 7u : 1u) << t;
+  }
+}
+
+// The worst that a change of pattern costs.
+TEST(Arrivals, what_is_not_where_a_trusted_guess_says_is_found_a_few_tests_later) {
+  for (size_t elsewhere = 1; elsewhere < 7; ++elsewhere) {
+    Looks looks{.carriers = 7};
+    looks.trust();
+    EXPECT_LE(looks.tests_until(elsewhere), 8u);
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), 7u) << "one wrong guess ends the trust";
+  }
+}
+
+TEST(Arrivals, a_guess_that_was_trusted_and_wrong_has_to_be_right_twice_as_often) {
+  Looks looks{.carriers = 3};
+  const auto right_until_trusted = [&] {
+    looks.after({0, 0, 0});  // it is known again that 0 follows 0
+    for (unsigned right = 1;; ++right) {
+      looks.test();
+      if (looks.seen.size() == 1 || right > 20'000) return right;
+      looks.test(0);
+    }
+  };
+  EXPECT_NEAR(right_until_trusted(), 16, 3);
+  for (unsigned needed = 32; needed <= 4096; needed *= 2) {
+    EXPECT_LE(looks.tests_until(1), 8u);
+    EXPECT_NEAR(right_until_trusted(), needed, 3);
+  }
+  EXPECT_LE(looks.tests_until(1), 8u);
+  EXPECT_NEAR(right_until_trusted(), 4096, 3) << "no more than that";
+}
+
+// A message in parts, or a younger one: it is not alone that is at the guess.
+TEST(Arrivals, anything_that_comes_elsewhere_ends_the_trust) {
+  Looks looks{.carriers = 3};
+  looks.trust();
+  for (unsigned t = 0; t < 8; ++t) looks.test(std::nullopt, 2);
+  looks.test();
+  EXPECT_EQ(looks.seen.size(), 3u);
+}
+
+TEST(Arrivals, a_part_at_a_trusted_guess_is_looked_for_further_at_once) {
+  Looks looks{.carriers = 3};
+  looks.trust();
+  looks.test(2, 0);
+  EXPECT_EQ(looks.seen, (std::vector<size_t>{0, 1, 2}));
+}
+
+// Receives that are tested out of order: messages that are where the guess says do not hide one that is not.
+TEST(Arrivals, a_message_elsewhere_is_found_although_others_come_as_guessed) {
+  Looks looks{.carriers = 3};
+  looks.trust();
+  unsigned tests = 0;
+  for (bool found = false; !found && tests < 100; ++tests) {
+    looks.test(2);  // an old message
+    found = looks.seen.back() == 2;
+    if (!found) looks.test(0);  // a younger one
+  }
+  EXPECT_LE(tests, 8u);
+}
+
+TEST(Arrivals, trust_ends_when_the_carriers_change) {
+  Looks looks{.carriers = 7};
+  looks.trust();
+  looks.carriers = 6;
+  looks.test();
+  EXPECT_EQ(looks.seen.size(), 6u);
+}
+
+// Beyond the table there is no guess to be right.
+TEST(Arrivals, a_carrier_beyond_the_table_ends_the_trust) {
+  Looks looks{.carriers = 2 * kMaxRails + 1};
+  looks.trust();
+  EXPECT_LE(looks.tests_until(2 * kMaxRails), 8u);
+  looks.test();
+  EXPECT_EQ(looks.seen.size(), looks.carriers);
+}
+
+// Messages of which each comes elsewhere than the one before it are never waited for at one carrier.
+TEST(Arrivals, guesses_that_are_wrong_now_and_then_are_not_trusted) {
+  Looks looks{.carriers = 3};
+  for (unsigned m = 0; m < 200; ++m) {
+    looks.test();
+    EXPECT_EQ(looks.seen.size(), 3u) << m;
+    looks.test(m % 16 == 0 ? 1 + m / 16 % 2 : 0);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace r2ccl::balance {
 
-void Splitter::set(std::span<const LaneShare> shares) {
+void Splitter::set(std::span<const LaneShare> shares, bool first_preferred, size_t otherwise) {
   lanes_ = std::min(shares.size(), kMaxRails);
   share_ = credit_ = small_share_ = small_credit_ = {};
   small_lane_ = uint8_t(std::max<size_t>(lanes_, 1) - 1);
@@ -17,11 +17,12 @@ void Splitter::set(std::span<const LaneShare> shares) {
   }
   for (size_t lane = 0; lane < lanes_; ++lane)
     small_share_[lane] = swift <= 0 ? share_[lane] : shares[lane].slow ? 0 : share_[lane] / swift;
-  // The first one unless another is to carry clearly more: channels with the same shares would else all
-  // choose the same NIC for the least difference.
+  const double enough = kMuchLess * *std::max_element(small_share_.begin(), small_share_.begin() + lanes_);
   tiny_lane_ = 0;
-  for (size_t lane = 1; lane < lanes_; ++lane)
-    if (small_share_[lane] > small_share_[tiny_lane_] + kSame) tiny_lane_ = uint8_t(lane);
+  if (lanes_ == 0 || (first_preferred && small_share_[0] >= enough)) return;
+  tiny_lane_ = uint8_t(otherwise % lanes_);
+  for (size_t k = 0; k < lanes_ && small_share_[tiny_lane_] < enough; ++k)
+    tiny_lane_ = next_after(tiny_lane_);
 }
 
 size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces) {

@@ -38,6 +38,7 @@ inline bool alike(const LaneShare& a, const LaneShare& b) {
 struct Spread {
   std::vector<uint32_t> over;    ///< paths; empty: the active path carries everything
   std::vector<LaneShare> parts;  ///< of each
+  bool active_first = false;     ///< over[0] is the active path
   bool operator==(const Spread& other) const {
     return over == other.over &&
            std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(), alike);
@@ -52,7 +53,8 @@ inline Spread spread(std::span<const uint32_t> carriers, std::span<const LaneSha
     spread.over.push_back(carriers[i]);
     spread.parts.push_back(shares[i]);
   }
-  if (spread.over.size() == 1 && spread.over[0] == carriers[0]) spread.over.clear();
+  spread.active_first = !spread.over.empty() && spread.over[0] == carriers[0];
+  if (spread.over.size() == 1 && spread.active_first) spread.over.clear();
   return spread;
 }
 
@@ -73,7 +75,11 @@ class Splitter {
   /// That lane, of those of set().
   size_t lane_of_tiny() const { return tiny_lane_; }
 
-  void set(std::span<const LaneShare> shares);
+  /// The tiniest messages travel on the first lane if that is preferred, unless its share is so much smaller
+  /// than the largest that what they wait for is its bandwidth. Else they travel on the first lane from
+  /// number `otherwise` (modulo their number) on of which that is not so: channels with the same shares must
+  /// not all choose the same NIC.
+  void set(std::span<const LaneShare> shares, bool first_preferred = true, size_t otherwise = 0);
   size_t lanes() const { return lanes_; }
   /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at
   /// least 1; they cover the message without gap or overlap, each on a lane of its own, in the order of the
@@ -81,6 +87,7 @@ class Splitter {
   size_t split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces);
 
  private:
+  static constexpr double kMuchLess = 0.6;  // of the largest share
   static constexpr double kAlike = 0.01;  // of a message: lanes that are so far apart are equally far behind
   uint8_t next_after(uint8_t lane) const { return lane + 1u < lanes_ ? uint8_t(lane + 1) : uint8_t(0); }
 

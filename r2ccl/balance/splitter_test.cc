@@ -89,7 +89,7 @@ TEST(Splitter, small_messages_stay_whole_and_away_from_slow_lanes) {
   EXPECT_NEAR(carried[1] / (1000.0 * small), 0.5, 0.01);
 }
 
-TEST(Splitter, the_tiniest_messages_stay_on_the_swift_lane_with_the_largest_share) {
+TEST(Splitter, the_tiniest_messages_stay_on_one_swift_lane) {
   constexpr uint32_t tiny = Splitter::kTiny - 1;
   Splitter splitter;
   splitter.set(lanes({0.25, 0.25, 0.25, 0.25}));
@@ -101,10 +101,30 @@ TEST(Splitter, the_tiniest_messages_stay_on_the_swift_lane_with_the_largest_shar
   splitter.set(lanes({0.2, 0.5, 0.3}));
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny);
   EXPECT_EQ(splitter.lane_of_tiny(), 1u);
-  splitter.set(lanes({0.333, 0.334, 0.333}));
-  EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "hardly less";
-  splitter.set(std::vector<LaneShare>{{0.2, false}, {0.5, true}, {0.3, false}});
-  EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny);
+  splitter.set(lanes({0.3, 0.36, 0.34}));
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "somewhat less";
+  splitter.set(lanes({0.21, 0.35, 0.44}), true, 1);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny) << "less than half of the largest";
+  splitter.set(lanes({0.3, 0.36, 0.34}), false, 2);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny) << "another is wanted";
+  splitter.set(lanes({0.45, 0.1, 0.45}), false, 1);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny) << "the next that is good enough";
+  splitter.set(lanes({0.45, 0.45, 0.1}), false, 2);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "and after the last one the first";
+  splitter.set(lanes({0.5, 0.5}), false, 4097);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny) << "modulo the number of lanes";
+  // The throttled NIC's own channels do not all go to the same other one.
+  for (size_t number = 1; number < 4; ++number) {
+    splitter.set(std::vector<LaneShare>{{0.25, true}, {0.25, false}, {0.25, false}, {0.25, false}}, true,
+                 number);
+    EXPECT_EQ(cut(splitter, 10, tiny, 0)[number], 10.0 * tiny);
+  }
+  splitter.set(lanes({-0.5, -0.5}));
+  EXPECT_LT(splitter.lane_of_tiny(), 2u) << "of what no share can be";
+  splitter.set({});
+  EXPECT_EQ(splitter.lane_of_tiny(), 0u);
+  splitter.set(std::vector<LaneShare>{{0.1, false}, {0.5, true}, {0.4, false}});
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny) << "of the swift ones";
   splitter.set(std::vector<LaneShare>{{0.8, true}, {0.2, true}});
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "all are slow";
 }

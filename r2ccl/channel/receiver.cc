@@ -239,9 +239,10 @@ inline void Receiver::look_for(uint64_t message, Owned owned) {
     return;
   }
   if (End::is_crowded(active()->posted - active()->completed, Path::kSendDepth)) drain(*active(), owned);
-  arrivals_.look(beside.size() + 1, [&](size_t at) -> bool {
+  arrivals_.look(beside.size() + 1, [&](size_t at) -> balance::Looked {
+    const uint64_t before = activity_.progress();
     drain(at == 0 ? *active() : *beside[at - 1], owned);
-    return receiving_.ledger.complete(message);
+    return balance::looked(receiving_.ledger.complete(message), activity_.progress() != before);
   });
 }
 

@@ -94,7 +94,8 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
   request.segments = 1;
   request.parts[0] = {active.id(), 0, request.bytes};
   if (spread_over_.empty() || request.bytes == 0 || !registration) return true;
-  if (balance::Splitter::stays(request.bytes) && spread_over_[splitter_.lane_of_tiny()] == &active) return true;
+  if (balance::Splitter::stays(request.bytes) && spread_over_[splitter_.lane_of_tiny()] == &active)
+    return true;
   for (const Path* path : spread_over_)
     if (!path->send_queue_room()) return false;
   std::array<balance::Piece, balance::kMaxRails> pieces;
@@ -120,7 +121,8 @@ void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
   spread_ = std::move(next);
   spread_over_.clear();
   for (const uint32_t path : spread_.over) spread_over_.push_back(carrying(path));
-  splitter_.set(spread_.parts);
+  // Numbers of the channels of one home NIC differ by multiples of the NICs.
+  splitter_.set(spread_.parts, spread_.active_first, number() * 0x9e3779b1u >> 16);
 }
 
 struct Sender::Messages {

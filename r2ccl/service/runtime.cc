@@ -71,6 +71,7 @@ class Runtime final : public Net {
     auto runtime = std::unique_ptr<Runtime>(new Runtime);
     auto config = Config::from_environment();
     if (!config) return config.error();
+    trace::Writer::instance();  // R2CC_TRACE is read when the other variables are
     if (sodium_init() < 0) return Error{ErrorCode::kSystem, "libsodium cannot be initialised"};
     if (const int error = ibv_fork_init(); error != 0)
       R2_WARN("NET/R2CCL: ibv_fork_init: %s; do not fork while the job runs", std::strerror(error));

@@ -26,6 +26,14 @@ struct StreamFaults {
   uint64_t lost = 0;         ///< messages that were skipped (likewise)
   uint64_t size_errors = 0;  ///< receives of another size than was sent
   uint64_t recognised = 0;   ///< messages that were recognised (likewise)
+
+  StreamFaults& operator+=(const StreamFaults& more) {
+    duplicated += more.duplicated;
+    lost += more.lost;
+    size_errors += more.size_errors;
+    recognised += more.recognised;
+    return *this;
+  }
 };
 
 /// An error that the plugin returned: what was called, on which NIC, towards whom. Made in the thread that made

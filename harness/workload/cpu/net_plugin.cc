@@ -2,7 +2,14 @@
 #include "harness/workload/cpu/net_plugin.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <type_traits>
@@ -227,14 +234,39 @@ void* open_library(const std::string& name, std::string& said) {
   return library;
 }
 
-}  // namespace
-
-std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {
+/// Throws PluginError.
+void* find_library(const std::string& name) {
   std::string said;
   void* library = open_library(name, said);
   if (!library && name.find('/') == std::string::npos)
     library = open_library("libnccl-net-" + name + ".so", said);
   if (!library) throw PluginError("the net plugin '" + name + "' cannot be loaded: " + said);
+  return library;
+}
+
+}  // namespace
+
+std::string copy_of_plugin(const std::string& name) {
+  void* const library = find_library(name);
+  const link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0)
+    throw PluginError("the net plugin '" + name + "' cannot be copied: " + dlerror());
+  const int from = open(map->l_name, O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  // Not closed: the loader reads it, and knows the copy by this name.
+  const int to = from < 0 ? -1 : memfd_create("net-plugin", MFD_CLOEXEC);
+  bool copied = to >= 0 && fstat(from, &status) == 0;
+  for (off_t done = 0; copied && done < status.st_size;)
+    copied = sendfile(to, from, &done, size_t(status.st_size - done)) > 0;
+  const int error = errno;
+  if (from >= 0) close(from);
+  dlclose(library);
+  if (!copied) throw PluginError("the net plugin '" + name + "' cannot be copied: " + std::strerror(error));
+  return "/proc/self/fd/" + std::to_string(to);
+}
+
+std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {
+  void* const library = find_library(name);
   if (abi != 0) {
     if (abi < 8 || abi > 12)
       throw PluginError("net plugin versions 8 to 12 are known, not " + std::to_string(abi));

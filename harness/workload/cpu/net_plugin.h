@@ -65,6 +65,10 @@ class NetPlugin {
 /// loaded until the process ends. Throws PluginError.
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi);
 
+/// A name under which the library of plugin `name` can be loaded once more, with variables of its own: a copy in
+/// memory, which stays until the process ends. Throws PluginError.
+std::string copy_of_plugin(const std::string& name);
+
 /// "ncclRemoteError (6)" etc.
 std::string describe(r2ccl::nccl_abi::ncclResult_t status);
 

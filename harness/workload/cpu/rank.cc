@@ -24,6 +24,31 @@ namespace {
 constexpr uint16_t kNoNicIndex = 0xffff;
 constexpr auto kCloseBound = 3s;   // as long as an application would wait in ncclCommAbort, and …
 constexpr auto kCloseOne = 200ms;  // … for each channel: they are closed one after the other
+
+/// Sets variables, and gives them back what they were.
+class ChangedEnvironment {
+ public:
+  explicit ChangedEnvironment(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) {
+      const char* before = std::getenv(name.c_str());
+      before_[name] = before ? std::optional<std::string>(before) : std::nullopt;
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+  ~ChangedEnvironment() {
+    for (const auto& [name, value] : before_) {
+      if (value)
+        setenv(name.c_str(), value->c_str(), 1);
+      else
+        unsetenv(name.c_str());
+    }
+  }
+  ChangedEnvironment(const ChangedEnvironment&) = delete;
+  ChangedEnvironment& operator=(const ChangedEnvironment&) = delete;
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
 }  // namespace
 
 Rank::Rank(MessageSocket socket)
@@ -106,195 +131,83 @@ int Rank::run() {
 }
 
 void Rank::set_up() {
-  open_plugin();
+  open_plugins();
   input_ = Memory(config_.bytes);
   output_ = Memory(config_.bytes);
-  make_channels();
-  set_up_coll();
-  Handles handles = exchange_handles();
-  connect(handles);
-  connect_coll({handles.begin() + std::ptrdiff_t(channels_.size()), handles.end()});
-  const UserBuffers user{input_.data(), output_.data()};
+  exchange_handles();
+  connect();
   service_->run([&] {
-    for (Channel& channel : channels_) channel.register_memory(user, input_.size());
-    for (CollChannel& channel : coll_channels_) channel.register_memory();
+    for (const auto& set : sets_) set->register_memory({input_.data(), output_.data()}, input_.size());
   });
   say({{"type", "ready"}});
   talk_.wait_for_start();
 }
 
-void Rank::open_plugin() {
-  plugin_ = load_net_plugin(config_.plugin, config_.plugin_abi);
-  if (const auto status = plugin_->init(plugin_logger); status != r2ccl::nccl_abi::ncclSuccess) {
-    std::string why;
-    for (const auto& line : plugin_warnings()) why += "; " + line;
-    throw PluginError("the net plugin '" + config_.plugin + "' (" + plugin_->name() + ", v" +
-                      std::to_string(plugin_->abi()) + ") refused to start: " + describe(status) + why);
+void Rank::open_plugins() {
+  turns_ = {config_.pairs};
+  sets_.resize(size_t(turns_.sets()));
+  if (config_.pairs) {
+    // A library reads most of its variables when it starts, and this program those of its trace.
+    Writer::instance();
+    RankConfig other = config_;
+    other.collnet = config_.other_collnet;
+    const std::string copy = copy_of_plugin(config_.plugin);
+    auto environment = config_.other_environment;
+    // The job's trace is of the mode that it is called after; the other side writes as much, for nobody.
+    if (std::getenv("R2CC_TRACE"))
+      environment["R2CC_TRACE"] = other_trace_.emplace(r2ccl::trace::Reader::create()).path();
+    const ChangedEnvironment changed(environment);
+    for (int set = 0; set < turns_.sets(); ++set)
+      if (Turns::side_of_set(set) == 1) open(set, other, copy);
   }
-  int count = 0;
-  if (const auto status = plugin_->devices(&count); status != r2ccl::nccl_abi::ncclSuccess || count <= 0)
-    throw PluginError("the net plugin offers no device: " + describe(status) + ", " + std::to_string(count) +
-                      " devices");
-  nlohmann::json names = nlohmann::json::array();
-  for (int d = 0; d < count; ++d) {
-    devices_.push_back(plugin_->properties(d));
-    names.push_back(devices_.back().name);
-    for (int e = 0; e < d; ++e)
-      if (devices_[size_t(e)].name == devices_.back().name)
-        throw PluginError("two devices of the net plugin have the name " + devices_.back().name);
-  }
-  say({{"type", "hello"},
-       {"pid", getpid()},
-       {"plugin", plugin_->name()},
-       {"abi", plugin_->abi()},
-       {"devices", names}});
+  for (int set = 0; set < turns_.sets(); ++set)
+    if (!sets_[size_t(set)]) open(set, config_, config_.plugin);
 }
 
-void Rank::make_channels() {
-  const int count = int(devices_.size());
-  const int channels = config_.channels > 0 ? config_.channels : count;
-  plan_ = plan_channels(config_, channels);
-  for (size_t c = 0; c < plan_.size(); ++c) {
-    const int turn = int(c) % channels;
-    const int device =
-        config_.devices.empty() ? turn % count : config_.devices[size_t(turn) % config_.devices.size()];
-    if (device >= count)
-      throw PluginError("the net plugin offers " + std::to_string(count) + " devices, but channel " +
-                        std::to_string(c) + " is meant for device " + std::to_string(device));
-    channels_.emplace_back(*plugin_, config_, int(c), plan_[c].shift, device, devices_[size_t(device)].name);
+void Rank::open(int set, const RankConfig& config, const std::string& plugin) {
+  auto& connections = sets_[size_t(set)];
+  connections = std::make_unique<Connections>(config, plugin, communicator() + (uint64_t(set) << 24));
+  connections->open();
+  if (set == 0) {
+    nlohmann::json names = nlohmann::json::array();
+    for (const NetDevice& device : connections->devices()) names.push_back(device.name);
+    say({{"type", "hello"},
+         {"pid", getpid()},
+         {"plugin", connections->plugin().name()},
+         {"abi", connections->plugin().abi()},
+         {"devices", names}});
   }
+  connections->prepare();
 }
 
-Rank::Handles Rank::exchange_handles() {
-  Handles handles(channels_.size(), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
-  nlohmann::json shifts = nlohmann::json::array();
-  for (const ChannelPlan& plan : plan_) shifts.push_back(plan.shift);
+void Rank::exchange_handles() {
+  std::vector<Connections::Handle> handles;
+  std::vector<int> shifts;
   service_->run([&] {
-    for (size_t c = 0; c < channels_.size(); ++c) channels_[c].listen(handles[c].data());
-    for (CollChannel& channel : coll_channels_) {
-      Handle handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE);
-      channel.listen(handle.data());
-      for (int shift = 0; shift < config_.ranks(); ++shift) {
-        handles.push_back(handle);
-        shifts.push_back(shift);
-      }
-    }
+    for (const auto& set : sets_) set->listen(handles, shifts);
   });
   say({{"type", "handles"}, {"handles", handles}, {"shifts", shifts}});
-  return talk_.wait_for_handles().get<Handles>();
+  handles = talk_.wait_for_handles().get<std::vector<Connections::Handle>>();
+  size_t next = 0;
+  for (const auto& set : sets_) next = set->take(handles, next);
 }
 
-void Rank::connect(Handles& handles) {
+void Rank::connect() {
   service_->run([&] {
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.setup_limit_ms);
     while (true) {
       bool all = true;
-      for (size_t c = 0; c < channels_.size(); ++c)
-        all = channels_[c].advance_connections(handles.at(c).data()) && all;
-      if (all) return;
+      for (const auto& set : sets_) all = set->advance() && all;
+      if (all) break;
       if (talk_.aborted()) throw ChannelError("the runner ended the job during set-up");
       if (std::chrono::steady_clock::now() > deadline)
         throw ChannelError("connections of " + config_.label + " were not there after " +
                            std::to_string(config_.setup_limit_ms) + " ms");
       std::this_thread::sleep_for(50us);
     }
+    for (const auto& set : sets_) set->connect_coll();
   });
-}
-
-void Rank::set_up_coll() {
-  if (config_.op != Operation::kAllReduce || config_.collnet == CollNet::kOff) return;
-  coll_plugin_ = load_coll_plugin(config_.plugin, config_.plugin_abi);
-  int count = 0;
-  if (coll_plugin_ && coll_plugin_->init(communicator(), plugin_logger) != r2ccl::nccl_abi::ncclSuccess)
-    coll_plugin_.reset();
-  if (coll_plugin_ && (coll_plugin_->devices(&count) != r2ccl::nccl_abi::ncclSuccess || count <= 0)) {
-    coll_plugin_->finalize();
-    coll_plugin_.reset();
-  }
-  if (!coll_plugin_) {
-    if (config_.collnet == CollNet::kForce)
-      throw PluginError("'collnet: force', but the net plugin '" + config_.plugin + "' offers no CollNet");
-    return;
-  }
-  if (count != int(devices_.size()))
-    throw PluginError("CollNet has " + std::to_string(count) + " devices, the net has " +
-                      std::to_string(devices_.size()));
-  int supported = 0;
-  coll_plugin_->reduce_support(nccl_type(config_.dtype), nccl_operation(config_.reduction), &supported);
-  if (!supported)
-    throw PluginError("CollNet does not reduce NCCL's data type " + std::to_string(nccl_type(config_.dtype)));
-
-  // One group, as NCCL makes one for each GPU: on the NIC of the first channel. The plugin may use more of
-  // them.
-  const int first = channels_.front().device();
-  const NetDevice& device = devices_[size_t(first)];
-  size_t longest = 0;
-  if (const std::string found = coll_plugin_->properties(first, &longest); found != device.name)
-    throw PluginError("CollNet calls device " + std::to_string(first) + " " + found + ", the net " +
-                      device.name);
-  const size_t elements = config_.bytes / element_size(config_.dtype);
-  coll_channels_.emplace_back(*coll_plugin_, config_, first, device.name, Part{0, elements});
-  double mbps = 0;
-  std::vector<int> devices;
-  for (const Channel& channel : channels_)
-    if (std::find(devices.begin(), devices.end(), channel.device()) == devices.end()) {
-      devices.push_back(channel.device());
-      mbps += devices_[size_t(channel.device())].speed_mbps;
-    }
-  // NCCL's model of a network that adds by itself: each byte goes out once and comes back once.
-  const double once_us = double(config_.bytes) * 8 / std::max(mbps, 1.0);
-  costs_ = {once_us * 2 * (config_.ranks() - 1) / config_.ranks() + 10, once_us + 20};
-}
-
-void Rank::connect_coll(const Handles& handles) {
-  const size_t ranks = size_t(config_.ranks());
-  bool all = true;
-  service_->run([&] {
-    for (size_t c = 0; c < coll_channels_.size(); ++c) {
-      // From this rank on, as they came; by rank, as they are wanted.
-      std::vector<std::vector<unsigned char>> by_rank(ranks);
-      for (size_t shift = 0; shift < ranks; ++shift)
-        by_rank[(size_t(config_.rank()) + shift) % ranks] = handles.at(c * ranks + shift);
-      all = coll_channels_[c].connect(by_rank) && all;
-    }
-  });
-  if (coll_channels_.empty()) return;
-  if (!all) {
-    // NCCL's ranks tell each other; here the plugin's refusal is everybody's.
-    if (config_.collnet == CollNet::kForce)
-      throw PluginError("'collnet: force', but the net plugin '" + config_.plugin +
-                        "' refuses to connect CollNet");
-    for (CollChannel& channel : coll_channels_) channel.close();
-    coll_channels_.clear();
-    return;
-  }
-  tuner_ = load_tuner_plugin(config_.plugin, plugin_->abi());
-  if (!tuner_) return;
-  if (const auto status =
-          tuner_->init(communicator(), size_t(config_.ranks()), size_t(config_.ranks()), plugin_logger);
-      status != r2ccl::nccl_abi::ncclSuccess)
-    throw PluginError("the tuner refused to start, which NCCL does not take: " + describe(status));
-}
-
-void Rank::choose() {
-  through_coll_ = false;
-  if (!coll_channels_.empty()) {
-    Algorithm algorithm = cheapest(costs_);
-    if (tuner_) {
-      if (const auto status = tuner_->choose(config_.bytes, costs_, &algorithm);
-          status != r2ccl::nccl_abi::ncclSuccess)
-        throw ChannelError("the tuner's getCollInfo failed, which ends an operation: " + describe(status));
-    }
-    through_coll_ = config_.collnet == CollNet::kForce || algorithm == Algorithm::kCollNet;
-  }
-  polled_.clear();
-  if (through_coll_) {
-    ++coll_operations_;
-    for (CollChannel& channel : coll_channels_) polled_.push_back(&channel);
-  } else {
-    for (Channel& channel : channels_) polled_.push_back(&channel);
-  }
 }
 
 void Rank::iterate() {
@@ -318,27 +231,37 @@ bool Rank::begin(uint64_t number) {
   return true;
 }
 
+void Rank::charge(int side) {
+  if (!config_.pairs || side == charged_side_) return;
+  // Without verification this thread sleeps while all operations run, and the progress thread may be asking.
+  const uint64_t now_ns =
+      config_.verify ? cpu_beside_this_thread_ns() : read_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (charged_side_ >= 0) cpu_by_side_ns_[size_t(charged_side_)] += now_ns - charged_from_ns_;
+  charged_side_ = side;
+  charged_from_ns_ = now_ns;
+}
+
+void Rank::start(std::optional<uint64_t> number) {
+  if (number) charge(turns_.side(*number));
+  Connections& set = *sets_[size_t(number ? turns_.set(*number) : turns_.set_of_warmup(operations_))];
+  set.start({input_.data(), result()}, operations_);
+  polled_ = set.polled();
+  if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
+}
+
 uint64_t Rank::operate(std::optional<uint64_t> number) {
-  const UserBuffers user{input_.data(), result()};
-  const auto start = [&] {
-    choose();
-    if (through_coll_)
-      for (CollChannel& channel : coll_channels_) channel.start(user);
-    else
-      for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user, operations_);
-    if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
-  };
   if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
-  start();
+  start(number);
   const bool whole = progress_->run(polled_, [&] {
     // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
     if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, (*number)++);
     ++operations_;
     if (config_.verify || !number || !begin(*number)) return false;
-    start();
+    start(number);
     return true;
   });
   if (!whole) throw RunnerTalk::Aborted{};
+  charge(-1);
   if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
   if (config_.verify) verify(operations_ - 1);
   return number.value_or(0);
@@ -367,41 +290,36 @@ void Rank::verify(uint64_t operation) {
 
 void Rank::report_correctness(const char* type) {
   StreamFaults faults;
-  for (const Channel& channel : channels_) {
-    faults.duplicated += channel.stream_faults().duplicated;
-    faults.lost += channel.stream_faults().lost;
-    faults.size_errors += channel.stream_faults().size_errors;
-    faults.recognised += channel.stream_faults().recognised;
+  uint64_t coll_operations = 0;
+  for (const auto& set : sets_) {
+    faults += set->stream_faults();
+    coll_operations += set->coll_operations();
   }
   reported_wrong_ = wrong_;
-  say({{"type", type},
-       {"wrong", wrong_},
-       {"checked", checked_},
-       {"cpu_ns", cpu_ns_},
-       {"checked_iterations", checked_iterations_},
-       {"collnet_operations", coll_operations_},
-       {"duplicated", faults.duplicated},
-       {"lost", faults.lost},
-       {"messages", faults.recognised},
-       {"size_errors", faults.size_errors}});
+  nlohmann::json message = {{"type", type},
+                            {"wrong", wrong_},
+                            {"checked", checked_},
+                            {"cpu_ns", cpu_ns_},
+                            {"checked_iterations", checked_iterations_},
+                            {"collnet_operations", coll_operations},
+                            {"duplicated", faults.duplicated},
+                            {"lost", faults.lost},
+                            {"messages", faults.recognised},
+                            {"size_errors", faults.size_errors}};
+  if (config_.pairs) message["cpu_by_side_ns"] = cpu_by_side_ns_;
+  say(message);
 }
 
 void Rank::close_all() {
   if (progress_) progress_->stop();
-  if (!plugin_ || !service_) return;
+  if (sets_.empty() || !service_) return;
   // On a machine with more ranks than cores both set-up and closing wait for the CPU.
-  const auto bound = std::max(kCloseBound + int(channels_.size() + coll_channels_.size()) * kCloseOne,
+  size_t closes = 0;
+  for (const auto& set : sets_) closes += set->closes();
+  const auto bound = std::max(kCloseBound + int(closes) * kCloseOne,
                               std::chrono::duration_cast<std::chrono::milliseconds>(set_up_took_));
   const auto close = [this] {
-    for (CollChannel& channel : coll_channels_) channel.close();
-    for (Channel& channel : channels_) channel.close();
-    try {
-      if (tuner_) tuner_->finalize();
-      plugin_->finalize();
-      if (coll_plugin_) coll_plugin_->finalize();
-    } catch (const std::exception& e) {
-      fprintf(stderr, "%s: %s\n", config_.label.c_str(), e.what());
-    }
+    for (const auto& set : sets_) set->close();
   };
   const bool left = !progress_ || progress_->has_left_within(bound);
   const bool closed = left && service_->run_for(close, bound);

@@ -3,6 +3,7 @@
 // the runner grants them, and reports. The whole life of one r2bench-cpu-rank process.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -11,10 +12,12 @@
 #include <optional>
 #include <vector>
 
-#include "harness/workload/cpu/coll_channel.h"
+#include "harness/scenario/turns.h"
+#include "harness/workload/cpu/connections.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "harness/workload/runner_talk.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2bench {
 
@@ -30,22 +33,18 @@ class Rank {
   void hear(const nlohmann::json& message);
   void say(const nlohmann::json& message) { talk_.say(message); }
 
-  using Handle = std::vector<unsigned char>;
-  using Handles = std::vector<Handle>;
-
   void set_up();
-  void open_plugin();
-  void make_channels();
+  /// And prepares them. The other side's, if there is one, come first, with its environment.
+  void open_plugins();
+  void open(int set, const RankConfig& config, const std::string& plugin);
+  /// Starts the next operation on the set of communicators whose turn it is; polled_ is then what runs it.
+  void start(std::optional<uint64_t> number);
+  /// CPU time from now on is used for `side`; -1: for none.
+  void charge(int side);
   /// Handles travel through the runner, as NCCL's travel through its bootstrap: to the rank `shift` places
   /// back. Those of CollNet go to all ranks.
-  Handles exchange_handles();
-  void connect(Handles& handles);
-  /// Looks for CollNet and the tuner, as NCCL does at a communicator's init.
-  void set_up_coll();
-  /// `handles`: of each CollNet channel in turn, all ranks' from this one on.
-  void connect_coll(const Handles& handles);
-  /// The algorithm of the operation that is about to begin; polled_ becomes what runs it.
-  void choose();
+  void exchange_handles();
+  void connect();
   void iterate();
   /// May counted operation `number` begin? Takes what was planned for it (a sleep) into account.
   bool begin(uint64_t number);
@@ -62,16 +61,8 @@ class Rank {
   int fail(const char* kind, const std::string& text, int exit_code, const std::string& plugin_words = "");
 
   RankConfig config_;
-  std::unique_ptr<NetPlugin> plugin_;
-  std::vector<NetDevice> devices_;
-  std::vector<Channel> channels_;
-  std::vector<ChannelPlan> plan_;  ///< per channel
-  std::unique_ptr<CollPlugin> coll_plugin_;
-  std::unique_ptr<TunerPlugin> tuner_;
-  std::vector<CollChannel> coll_channels_;
-  CostTable costs_;
-  bool through_coll_ = false;  ///< the open operation
-  uint64_t coll_operations_ = 0;
+  std::vector<std::unique_ptr<Connections>> sets_;  ///< as Turns numbers them
+  std::optional<r2ccl::trace::Reader> other_trace_;
   std::vector<Polled*> polled_;
   /// NCCL's number of the communicator: the same on all its ranks.
   uint64_t communicator() const { return 0x7232626e63680001u + uint64_t(config_.group.first); }
@@ -89,6 +80,10 @@ class Rank {
   uint64_t reported_wrong_ = 0;
   std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began
   uint64_t cpu_ns_ = 0;                  ///< from then to the end of the last one
+  Turns turns_;
+  int charged_side_ = -1;
+  uint64_t charged_from_ns_ = 0;
+  std::array<uint64_t, 2> cpu_by_side_ns_{};  ///< of counted operations, where two sides take turns
 
   RunnerTalk talk_;  ///< the last member: its thread uses the others
 };

@@ -27,7 +27,10 @@ nlohmann::json RankConfig::to_json() const {
           {"in_place", in_place},
           {"buffer_bytes", buffer_bytes},
           {"p2p_chunk_bytes", p2p_chunk_bytes},
-          {"setup_limit_ms", setup_limit_ms}};
+          {"setup_limit_ms", setup_limit_ms},
+          {"pairs", pairs},
+          {"other_environment", other_environment},
+          {"other_collnet", int(other_collnet)}};
 }
 
 RankConfig RankConfig::from_json(const nlohmann::json& json) {
@@ -53,6 +56,9 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.buffer_bytes = json.at("buffer_bytes");
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");
+  c.pairs = json.at("pairs");
+  c.other_environment = json.at("other_environment").get<std::map<std::string, std::string>>();
+  c.other_collnet = CollNet(json.at("other_collnet").get<int>());
   return c;
 }
 

@@ -60,7 +60,7 @@ Communicators::Communicators(const nccl::Library& nccl, const RankConfig& config
       config_(config),
       options_(options),
       interrupt_(std::move(interrupt)) {
-  lanes_.resize(size_t(options.communicators * options.sets()));
+  lanes_.resize(size_t(options.communicators * options.turns().sets()));
   for (Lane& lane : lanes_) {
     driver_.check(driver_.StreamCreate(&lane.stream, cuda::kStreamNonBlocking), "cuStreamCreate");
     driver_.check(driver_.EventCreate(&lane.done, cuda::kEventDisableTiming), "cuEventCreate");
@@ -68,7 +68,7 @@ Communicators::Communicators(const nccl::Library& nccl, const RankConfig& config
   driver_.check(driver_.EventCreate(&begin_, cuda::kEventDisableTiming), "cuEventCreate");
   if (!is_beside(options.transport)) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const int side = NcclOptions::side_of_set(int(i) / options.communicators);
+    const int side = Turns::side_of_set(int(i) / options.communicators);
     lanes_[i].network = has_plugin(options.transport) && side == 0 ? "R2CCL" : "IB";
   }
 }

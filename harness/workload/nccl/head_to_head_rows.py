@@ -2,6 +2,10 @@
 """The rows of head_to_head.py: which transport, which fault, which size, in which order; and the scenario of each. Runs nothing."""
 
 import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "base"))
+import turns  # noqa: E402  pylint: disable=wrong-import-position
 
 TABLES = ["faults", "timeouts", "versions", "retained", "cost", "beside"]
 MIB = 1024 * 1024
@@ -163,16 +167,16 @@ def cost_table(arguments, seeds, sizes):
 
 BESIDE = ["migrate_beside_ib", "balance_beside_ib", "ib_beside_ib"]
 CAUSES = ["baseline_beside_ib", "loose_beside_ib"]  # where a cost of mode 1 comes from: the plugin at all, or that a send waits for its ACK
-TURNS = 16  # operations until the order of the sides repeats: four of the first, eight of the second, four of the first (NcclOptions::side); each turn is of another pair of communicators, of --copies
+TURNS = turns.TURN  # each is of another pair of communicators, of --copies
 TURNS_OF_SIZE = {8: 192, 512: 192, 4096: 192, 64 * 1024: 96, MIB: 96, 4 * MIB: 48, 16 * MIB: 32, 64 * MIB: 16, 256 * MIB: 16, 1024 * MIB: 16}  # multiples of 16
 
 
 def beside_table(arguments, seeds):
     """Differences between jobs, of which there are more than between transports, have no part in what one job compares."""
     transports = BESIDE + (CAUSES if arguments.causes else [])
-    return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=TURNS * turns, verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
+    return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=TURNS * number, verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
                 library=arguments.library)
-            for seed in seeds for count, turns in TURNS_OF_SIZE.items() for transport in transports[seed % len(transports):] + transports[:seed % len(transports)]]
+            for seed in seeds for count, number in TURNS_OF_SIZE.items() for transport in transports[seed % len(transports):] + transports[:seed % len(transports)]]
 
 
 def pairs(lengths, copies):
@@ -180,7 +184,7 @@ def pairs(lengths, copies):
     found = [([], []) for _ in range(copies)]
     for number, length in enumerate(lengths[:len(lengths) // TURNS * TURNS]):
         turn = number // TURNS
-        found[turn % copies][(number // 4 ^ number // 8 ^ turn // copies) & 1].append(length)
+        found[turn % copies][turns.side(number, copies)].append(length)
     return [pair for pair in found if pair[0]]
 
 

@@ -203,7 +203,7 @@ class Running(unittest.TestCase):
         with open(program, "w", encoding="utf-8") as file:  # refuses throttle, as a runner that fails would
             file.write(f"""#!/bin/sh
 [ "$1" = run ] || exit 0
-echo "$2" >> {folder.name}/calls
+echo "$2 captures ${{R2BENCH_CAPTURE:-everything}}" >> {folder.name}/calls
 grep -q throttle "$2" && {{ echo broken >&2; exit 70; }}
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2" && cp {folder.name}/canned.json "$2/result.json"
@@ -237,6 +237,14 @@ mkdir -p "$2" && cp {folder.name}/canned.json "$2/result.json"
         self.assertEqual(self.calls(), 2)
         self.run_it("--only", "/(port_down|throttle)/r2ccl_migrate/allreduce/64MiB/seed")
         self.assertEqual(self.calls(), 3)
+
+    def test_messages_are_recorded_only_where_the_cost_is_not_compared(self):
+        for table, only, captures in (("faults", "/port_down/r2ccl_migrate/allreduce/64MiB/seed", "everything"), ("cost", "/r2ccl_migrate/allreduce/8B/seed", "operations"),
+                                      ("beside", "/migrate_beside_ib/allreduce/8B/", "operations")):
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                head_to_head.main(["--table", table, "--seeds", "1", "--build", self.folder, "--out", self.out, "--only", only])
+            with open(os.path.join(self.folder, "calls"), encoding="utf-8") as file:
+                self.assertTrue(file.readlines()[-1].endswith(f"captures {captures}\n"), table)
 
     def test_a_line_that_was_cut_off_is_made_again(self):
         self.run_it("--only", "/port_down/r2ccl_migrate/allreduce/64MiB/seed")

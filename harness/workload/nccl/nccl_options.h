@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/scenario/scenario.h"
+#include "harness/scenario/turns.h"
 
 namespace r2bench {
 
@@ -28,26 +29,8 @@ struct NcclOptions {
   std::vector<std::string> placed_nics;
 
   int parts() const { return communicators * group_calls; }
-  /// Sets of communicators; each operation uses one. A comparison has `copies` of each side, made in
-  /// the order 0 1 1 0: communicators of one transport differ from each other by more than the transports do.
-  int sets() const { return is_beside(transport) ? 2 * copies : 1; }
-  static int side_of_set(int set) { return (set ^ set / 2) & 1; }
-  /// Each turn of 16 operations is of the next two sets: four of one, eight of the other, four of the one. A
-  /// drift of the machine favours neither, and of four operations three follow one of their own side. When
-  /// all sets have had a turn, the other side begins: the first four find other data in the caches.
-  static constexpr uint64_t kTurn = NcclSettings::kTurn;
-  int side(uint64_t operation) const {
-    if (!is_beside(transport)) return 0;
-    const uint64_t round = operation / kTurn / uint64_t(copies);
-    return int((operation / 4 ^ operation / 8 ^ round) & 1);
-  }
-  int set(uint64_t operation) const {
-    if (!is_beside(transport)) return 0;
-    const int pair = int(operation / kTurn % uint64_t(copies)) * 2;
-    return pair + (side(operation) != side_of_set(pair));
-  }
-  /// Warm-ups go through all: the first operation of a communicator connects it.
-  int set_of_warmup(uint64_t warmup) const { return int(warmup % uint64_t(sets())); }
+  /// Whose turn an operation is: `copies` communicators of each transport.
+  Turns turns() const { return {is_beside(transport) ? copies : 0}; }
 
   nlohmann::json to_json() const {
     nlohmann::json json = {{"library", library},

@@ -109,7 +109,7 @@ void NcclRank::set_up() {
   communicators_ = std::make_unique<Communicators>(*nccl_, config_, options_, [this] { look_up(); });
   using Handle = std::vector<unsigned char>;
   const bool twice = options_.renewal && options_.renewal->by == RenewBy::kAbort;
-  std::vector<Handle> handles(size_t(options_.communicators * options_.sets()) * (twice ? 2 : 1));
+  std::vector<Handle> handles(size_t(options_.communicators * options_.turns().sets()) * (twice ? 2 : 1));
   if (config_.rank() == 0) {
     const std::vector<nccl::UniqueId> ids = communicators_->make_ids();
     for (size_t i = 0; i < ids.size(); ++i)
@@ -162,7 +162,7 @@ void NcclRank::operate(std::optional<uint64_t> number) {
   if (number) {
     const uint64_t now_ns = cpu_beside_this_thread_ns();
     cpu_ns_ = now_ns - *cpu_from_ns_;
-    if (is_beside(options_.transport)) cpu_by_side_ns_[options_.side(*number)] += now_ns - cpu_before_ns;
+    if (is_beside(options_.transport)) cpu_by_side_ns_[options_.turns().side(*number)] += now_ns - cpu_before_ns;
   }
   if (config_.verify && !left_out_) verify();
   ++operations_;
@@ -182,7 +182,8 @@ void NcclRank::carry_out(bool renews, std::optional<uint64_t> number) {
     if (left_out_) return;
     data_->prepare(operations_);  // the operation begins anew, on what it began with
   }
-  communicators_->start(*data_, number ? options_.set(*number) : options_.set_of_warmup(operations_));
+  const Turns turns = options_.turns();
+  communicators_->start(*data_, number ? turns.set(*number) : turns.set_of_warmup(operations_));
   communicators_->wait();
 }
 

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modes whose jobs compare two sides: two transports, or two modes of the plugin.
+#include "harness/scenario/sections.h"
+#include "harness/scenario/turns.h"
+
+namespace r2bench {
+namespace {
+
+/// Each side begins equally often in whole rounds only.
+void check_rounds(Document& document, const YAML::Node& root, const Scenario& scenario,
+                  const std::string& who) {
+  const int round = Turns{scenario.workload.pairs()}.round();
+  if (scenario.workload.iters % round == 0) return;
+  const YAML::Node iters = std::as_const(root)["workload"]["iters"];
+  document.report(iters.IsDefined() ? iters : std::as_const(root)["modes"],
+                  who + ", each of which begins equally often in a multiple of " + std::to_string(round) +
+                      " operations (32 × copies); write such a number as 'iters'");
+}
+
+}  // namespace
+
+std::optional<OtherSide> read_other_side(Document& document, MapReader& mode) {
+  if (!mode.has("beside")) return std::nullopt;
+  const YAML::Node node = mode.get("beside");
+  OtherSide other;
+  YAML::Node at = node;
+  std::string word = node.IsScalar() ? node.Scalar() : "";
+  if (!node.IsScalar()) {
+    MapReader map(document, node, "the other side");
+    const auto given = map.text("mode");
+    if (node.IsMap() && !map.has("mode"))
+      document.report(node, "'beside' needs 'mode': what this mode's operations take turns with");
+    other.env = map.string_map("env");
+    check_env(document, map.get("env"), other.env);
+    if (given) at.reset(map.get("mode"));
+    map.finish();
+    if (!given) return std::nullopt;
+    word = *given;
+  }
+  const auto kind = read_kind(document, at, word);
+  if (!kind) return std::nullopt;
+  other.kind = *kind;
+  return other;
+}
+
+void check_other_sides(Document& document, const YAML::Node& root, const Scenario& scenario) {
+  const YAML::Node modes = std::as_const(root)["modes"], workload = std::as_const(root)["workload"];
+  bool compared = false;
+  for (const Mode& mode : scenario.modes) {
+    if (!mode.beside || std::exchange(compared, true)) continue;
+    const std::string who = "mode '" + mode.label + "' compares two sides in one job ('beside')";
+    if (scenario.workload.engine == Engine::kNccl)
+      document.report(modes, who + "; in 'engine: nccl' write 'transport: plugin_beside_ib' instead");
+    if (scenario.workload.engine == Engine::kExec)
+      document.report(modes, who + "; write 'engine: cpu', whose ranks can have a plugin for each");
+    if (scenario.repeats > 1)
+      document.report(std::as_const(root)["repeats"].IsDefined() ? std::as_const(root)["repeats"] : modes,
+                      who +
+                          ", and a repeated fault would strike in one side's turn or the other's; leave out "
+                          "'repeats'");
+    check_rounds(document, root, scenario, who);
+  }
+  if (!compared && workload["copies"].IsDefined() && scenario.workload.engine == Engine::kCpu)
+    document.report(
+        workload["copies"],
+        "'copies' is for modes that compare two sides; write 'beside' in a mode, for example {mode: "
+        "balance, beside: migrate}");
+}
+
+/// Operations alternate between communicators of two kinds, and their times are compared.
+void check_beside(Document& document, const YAML::Node& root, const Scenario& scenario, const Mode& mode) {
+  const YAML::Node workload = std::as_const(root)["workload"], modes = std::as_const(root)["modes"];
+  const std::string who = "mode '" + mode.label + "' compares two transports in one job (transport: " +
+                          name(scenario.transport_of(mode)) + ")";
+  if (scenario.workload.engine != Engine::kNccl)
+    document.report(modes, who + "; write 'engine: nccl', whose ranks have a communicator over each");
+  if (scenario.workload.plugin != Workload{}.plugin)
+    document.report(workload["plugin"].IsDefined() ? workload["plugin"] : modes,
+                    who + ", and NCCL chooses R2CCL's by its name; leave out 'plugin'");
+  if (scenario.workload.nccl.graph || scenario.workload.nccl.renewal)
+    document.report(workload[scenario.workload.nccl.graph ? "graph" : "renew"].IsDefined()
+                        ? workload[scenario.workload.nccl.graph ? "graph" : "renew"]
+                        : modes,
+                    who + "; leave out 'graph' and 'renew'");
+  check_rounds(document, root, scenario, who);
+  if (!scenario.faults.empty())
+    document.report(std::as_const(root)["faults"].IsDefined() ? std::as_const(root)["faults"] : modes,
+                    who + ", and a fault would strike both; leave out 'faults'");
+}
+
+}  // namespace r2bench
