@@ -15,10 +15,12 @@ TEST(Beside, a_mode_is_enough) {
   const Scenario scenario =
       beside_scenario("workload: {iters: 64}\nmodes: [baseline, {mode: balance, beside: migrate}]");
   EXPECT_FALSE(scenario.modes[0].beside);
+  EXPECT_FALSE(scenario.compares_sides(scenario.modes[0]));
   ASSERT_TRUE(scenario.modes[1].beside);
   EXPECT_EQ(scenario.modes[1].kind, ModeKind::kBalance);
   EXPECT_EQ(scenario.modes[1].beside->kind, ModeKind::kMigrate);
   EXPECT_TRUE(scenario.modes[1].beside->env.empty());
+  EXPECT_TRUE(scenario.compares_sides(scenario.modes[1]));
   EXPECT_EQ(scenario.workload.pairs(), 1);
 }
 
@@ -35,16 +37,31 @@ TEST(Beside, gpus_have_eight_communicators_of_each_transport_unless_told) {
   const std::string text = "modes: [{mode: migrate, transport: plugin_beside_ib}]\nworkload: {engine: nccl, ";
   const Scenario scenario = beside_scenario(text + "iters: 256}");
   EXPECT_EQ(scenario.workload.pairs(), 8);
+  EXPECT_TRUE(scenario.compares_sides(scenario.modes[0]));
   EXPECT_EQ(beside_scenario(text + "iters: 64, copies: 2}").workload.pairs(), 2);
 }
 
-/// Copies of a mode that is left out are not in the way of the others.
+TEST(Beside, a_ratio_can_be_expected_of_either_engine) {
+  const char* expect = "\nexpect: {all: {beside_ratio: <= 1.02, beside_operations: 64}}";
+  const Scenario cpu = beside_scenario(
+      std::string("workload: {iters: 64}\nmodes: [{mode: balance, beside: migrate}]") + expect);
+  ASSERT_EQ(cpu.expectations.size(), 2u);
+  EXPECT_EQ(cpu.expectations[0].metric, "beside_ratio");
+  const Scenario nccl = beside_scenario(
+      std::string(
+          "workload: {engine: nccl, iters: 256}\nmodes: [{mode: baseline, transport: ib_beside_ib}]") +
+      expect);
+  EXPECT_EQ(nccl.expectations.size(), 2u);
+}
+
+/// Copies and expectations of a mode that is left out are not in the way of the others.
 TEST(Beside, the_modes_that_compare_nothing_can_be_run_alone) {
   const std::string text =
       "version: 1\nworkload: {iters: 64, copies: 2}\n"
-      "modes: [migrate, {mode: balance, beside: migrate}]\n";
+      "modes: [migrate, {mode: balance, beside: migrate}]\nexpect: {balance: {beside_ratio: <= 2}}\n";
   const std::vector<Scenario> all = parse_scenarios("x.yaml", text, {.modes = {"migrate"}});
   ASSERT_EQ(all.at(0).modes.size(), 1u);
+  EXPECT_TRUE(all[0].expectations.empty());
 }
 
 struct BesideCase {
@@ -113,6 +130,24 @@ INSTANTIATE_TEST_SUITE_P(
         BesideCase{"too_many_copies",
                    "workload: {iters: 544, copies: 17}\nmodes: [{mode: balance, beside: migrate}]", 2, 32,
                    "16"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Expectation, BesideRefused,
+    testing::Values(
+        BesideCase{"nothing_compared", "modes: [balance]\nexpect: {balance: {beside_ratio: <= 1.02}}", 3, 34,
+                   "compares the two sides of one job, and mode 'balance' has one; write 'beside' in it"},
+        BesideCase{"not_in_all",
+                   SIXTY_FOUR "modes: [migrate, {mode: balance, beside: migrate}]\n"
+                              "expect: {all: {beside_operations: 64}}",
+                   4, 35, "mode 'migrate' has one"},
+        BesideCase{"transport",
+                   "workload: {engine: nccl}\nmodes: [migrate]\nexpect: {migrate: {beside_ratio: <= 1.02}}",
+                   4, 34, "write 'transport: plugin_beside_ib'"},
+        BesideCase{"unit",
+                   SIXTY_FOUR
+                   "modes: [{mode: balance, beside: migrate}]\nexpect: {balance: {beside_ratio: <= 2 %}}",
+                   4, 37, "'beside_ratio' is a plain number"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 #undef SIXTY_FOUR
