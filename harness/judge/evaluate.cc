@@ -25,9 +25,9 @@ constexpr std::string_view kOurPlugin = "R2CCL ";  // and its interface's versio
 constexpr size_t kMaxRaw = 50'000;
 constexpr uint64_t kRawAroundNs = 300 * kNsPerMs;
 
-/// Known of a job that ended well and whose every delivery was seen.
+/// Known of a job that ended well and whose every delivery was seen: of two sides, one's deliveries are.
 void measure_cpu(const JobRecord& job, ModeResult& mode) {
-  if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0) return;
+  if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0 || mode.beside) return;
   CpuUse cpu;
   for (const RankResult& rank : job.ranks) {
     if (rank.cpu_s <= 0) return;

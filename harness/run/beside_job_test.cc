@@ -48,6 +48,7 @@ faults: [{at: {iter: 16}, target: node1/nic0, kind: port_down}]
   EXPECT_EQ(mode.row.iterations, 64u);
   EXPECT_EQ(mode.faults_witnessed, 1u) << "the NIC was lost";
   EXPECT_GT(mode.count("migrations"), 0u);
+  EXPECT_FALSE(mode.cpu.known()) << "deliveries of the other side are not seen";
   for (int rank = 0; rank < 2; ++rank) {
     const std::string text = log(mode, rank);
     for (const char* of : {"NET/R2CCL: mode balance, 2 NICs", "NET/R2CCL: mode migrate, 2 NICs"})

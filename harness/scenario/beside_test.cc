@@ -141,6 +141,22 @@ INSTANTIATE_TEST_SUITE_P(
                    SIXTY_FOUR "modes: [migrate, {mode: balance, beside: migrate}]\n"
                               "expect: {all: {beside_operations: 64}}",
                    4, 35, "mode 'migrate' has one"},
+        BesideCase{"rate_of_one_side",
+                   SIXTY_FOUR "modes: [{mode: balance, beside: migrate}]\n"
+                              "faults: [{at: {iter: 2}, target: node1/nic0, kind: port_down}]\n"
+                              "expect: {balance: {retained_bw: 0.9}}",
+                   5, 33,
+                   "'retained_bw' needs every delivery, and the trace of mode 'balance' has those of one"},
+        BesideCase{"time_of_one_side",
+                   SIXTY_FOUR "modes: [{mode: balance, beside: migrate}]\n"
+                              "faults: [{at: {iter: 2}, target: node1/nic0, kind: port_down}]\n"
+                              "expect: {all: {recover_ms.max: <= 9 ms}}",
+                   5, 32, "'recover_ms.max' needs every delivery"},
+        BesideCase{
+            "cpu_of_one_side",
+            "workload: {engine: nccl, iters: 256}\nmodes: [{mode: migrate, transport: plugin_beside_ib}]\n"
+            "expect: {migrate: {cpu_per_gb: <= 9}}",
+            4, 32, "'cpu_per_gb' needs every delivery"},
         BesideCase{"transport",
                    "workload: {engine: nccl}\nmodes: [migrate]\nexpect: {migrate: {beside_ratio: <= 1.02}}",
                    4, 34, "write 'transport: plugin_beside_ib'"},
