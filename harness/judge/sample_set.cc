@@ -139,10 +139,12 @@ bool of_an_operation(const std::string& condition) {
   return condition == "workload.op" || condition == "workload.dtype" || condition == "workload.bytes";
 }
 
+constexpr const char* kNoOtherSide = "none";
+
 /// What the operations of a job took turns with.
 std::string other_side(const Json& run) {
   const Json& metrics = run.at("metrics");
-  if (!metrics.contains("beside")) return "none";
+  if (!metrics.contains("beside")) return kNoOtherSide;
   const Json& beside = metrics.at("beside");
   // With its environment, where it has one.
   return run.value("settings", Json::object()).value("beside", beside.at("against").get<std::string>()) +
@@ -301,7 +303,9 @@ SampleSet samples_of_result(const Json& result, const std::string& name) {
     mode.conditions = conditions_of(result, run);
     mode.outcomes = {run.at("outcome")};
     if (const std::string wrong = wrong_of(run); !wrong.empty()) mode.wrong.push_back(wrong);
-    if (!run.at("faults").empty()) add_fault_metrics(run, mode);
+    // Of two sides, one's deliveries are seen: no times and no rates.
+    if (!run.at("faults").empty() && mode.conditions.at("beside") == kNoOtherSide)
+      add_fault_metrics(run, mode);
     if (result.at("pairs").get<int>() > 0) add_pair_metrics(result, run, mode);
     if (run.at("faults").empty() && result.at("pairs").get<int>() == 0)
       mode.metrics.push_back(metric("operation_ms", block_medians(run.at("iteration_ms"))));

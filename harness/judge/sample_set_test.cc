@@ -73,7 +73,13 @@ TEST(SampleSet, jobs_that_compare_different_sides_differ) {
       run["metrics"]["beside"] = {{"against", against}, {"copies", copies}};
       if (settings) run["settings"]["beside"] = settings;
     }
-    return samples_of_result(result, "A").modes.at(0).conditions.at("beside");
+    for (Json& run : result["runs"]) run["metrics"]["values"]["beside_ratio"] = 1.25;
+    const SampleSet set = samples_of_result(result, "A");
+    for (const ModeSamples& mode : set.modes) {
+      EXPECT_EQ(mode.find("recover_ms"), nullptr) << "one side's deliveries were seen";
+      EXPECT_EQ(mode.find("beside_ratio")->all(), std::vector<double>{1.25});
+    }
+    return set.modes.at(0).conditions.at("beside");
   };
   EXPECT_EQ(beside("ib", 8, nullptr), "ib × 8");
   EXPECT_EQ(beside("migrate", 1, "migrate R2CC_A=1"), "migrate R2CC_A=1 × 1");
