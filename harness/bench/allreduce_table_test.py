@@ -31,9 +31,20 @@ took = 2 * (nodes - 1) / nodes * size / (nics * rate * 1e6 / 8) * 1e3
 took = max(took, 0.1)
 if nics * rate / 4 > (1200 if nics == 8 else 1600):
     took *= 1.1
-if size == 512:  # Balance takes twice as long as the ring, and mode 3 1.2 times
-    took *= {{"migrate": 1, "balance": 2, "allreduce": 1.2}}[re.search(r"mode: (\\w+)", text)[1]]
-result = {{"outcome": "ok", "error": None, "iteration_ms": [took] * int(iters), "iteration_begin_ms": [took * i for i in range(int(iters))], "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
+times = [took] * int(iters)
+beside = re.search(r"beside: (\\w+)", text)
+if beside:  # four of the mode, eight of the other, four of the mode; then the other begins. Before the loss the mode takes three times as long.
+    sides = "0000111111110000" + "1111000000001111"
+    cost = {{"migrate": 1, "balance": 2, "allreduce": 1.2}}
+    at = int((re.search(r"iter: (\\d+)", text) or [0, 0])[1])
+    mode = cost[re.search(r"mode: (\\w+)", text)[1]]
+    times = [took * (cost[beside[1]] if sides[i % 32] == "1" else mode * (3 if i < at else 1)) for i in range(int(iters))]
+elif size == 512:  # Balance takes twice as long as the ring, and mode 3 1.2 times
+    times = [took * {{"migrate": 1, "balance": 2, "allreduce": 1.2}}[re.search(r"mode: (\\w+)", text)[1]]] * int(iters)
+begins = [0.0]
+for time in times[:-1]:
+    begins.append(begins[-1] + time)
+result = {{"outcome": "ok", "error": None, "iteration_ms": times, "iteration_begin_ms": begins, "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
 json.dump({{"runs": [result]}}, open(os.path.join(out, "result.json"), "w"))
 """
 
@@ -112,6 +123,31 @@ class Table(unittest.TestCase):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 self.call(of, "--nodes", "4", "--mbits", "400", *arguments)
             self.assertIn(why, said.getvalue())
+
+    def test_operations_of_two_modes_in_one_job_are_told_apart(self):
+        rows, asked, said = self.call("turns", "--nodes", "4", "--mbits", "400", "--lost", "0,1/4", "--bytes", "512", "--small-iters", "9000")
+        self.assertEqual(self.status, 0, said)
+        ratio = {"mode3_beside_ring": 1.2, "mode3_beside_balance": 0.6, "balance_beside_ring": 2, "ring_beside_ring": 1}
+        self.assertEqual({(row["lost"], row["algorithm"]): float(row["ratios"]) for row in rows}, {(lost, of): value for lost in ("0", "1/4") for of, value in ratio.items()})
+        for row in rows:
+            self.assertAlmostEqual(float(row["ratios_before"]), ratio[row["algorithm"]] * (3 if row["lost"] == "1/4" else 1))
+            self.assertAlmostEqual(float(row["t_ms"]), 0.1 * {"m": 1.2, "b": 2, "r": 1}[row["algorithm"][0]])  # of its own operations
+        self.assertEqual([re.search(r"mode: (\w+), .*beside: (\w+)", text).groups() for text in asked[:4]],
+                         [("allreduce", "migrate"), ("allreduce", "balance"), ("balance", "migrate"), ("migrate", "migrate")])
+        self.assertEqual({re.search(r"iters: (\d+)", text)[1] for text in asked}, {"9024"})  # whole rounds of 32
+        self.assertEqual({re.search(r"iter: (\d+)", text)[1] for text in asked if "faults:" in text}, {"3008"})  # a multiple of 32
+
+    def test_jobs_of_two_modes_have_whole_rounds_and_enough_operations(self):
+        _, asked, _ = self.call("turns", "--lost", "0", "--largest", "1024", "--mbits", "1600", "--small-iters", "97", "--only", "balance_beside_ring")
+        iters = {int(re.search(r"bytes: (\d+)", text)[1]): int(re.search(r"iters: (\d+)", text)[1]) for text in asked}
+        self.assertEqual((iters[8], iters[128 << 20], iters[1 << 30]), (128, 96, 96))
+
+    def test_a_job_of_two_modes_that_ends_too_early_is_an_error(self):
+        with open(os.path.join(self.folder, "turns.csv"), "w", encoding="utf-8"):
+            pass
+        rows, _, said = self.call("turns", "--lost", "1/4", "--bytes", "512", "--mbits", "400", "--small-iters", "96")
+        self.assertEqual((rows, self.status), ([], 1))
+        self.assertIn("ended within 500 ms of the loss", said)
 
     def test_idle_counts_only_the_cpus_of_this_program(self):
         mine = os.sched_getaffinity(0)

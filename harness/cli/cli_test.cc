@@ -236,6 +236,25 @@ TEST_F(Program, explains_what_is_special_about_a_job_of_nccl) {
   EXPECT_NE(said("nccl_no_resilience").find("; transport ib"), std::string::npos);
 }
 
+TEST_F(Program, explains_what_takes_turns_within_one_job) {
+  std::ofstream("beside.yaml") << "version: 1\nworkload: {iters: 64, copies: 2}\n"
+                                  "modes: [{mode: balance, beside: {mode: migrate, env: {R2CC_A: 5}}}]\n"
+                                  "faults: [{at: {iter: 16}, target: node1/nic0, kind: port_down}]\n";
+  EXPECT_EQ(call({"explain", "beside.yaml"}), 0) << err.str();
+  const std::string said = std::regex_replace(out.str(), std::regex("\\s+"), " ");
+  EXPECT_NE(
+      said.find("Beside it each rank has a copy of the plugin in mode migrate; R2CC_A=5, with 2 "
+                "communicators of its own. Operations of the two sides take turns, and beside_ratio "
+                "compares their times; a fault strikes both. Trace and event log are of the mode itself "
+                "only"),
+      std::string::npos)
+      << said;
+  out.str("");
+  EXPECT_EQ(call({"run", "beside.yaml", "--dry-run"}), 0) << err.str();
+  EXPECT_NE(out.str().find("  balance, the other side: R2CC_A=5 R2CC_MODE=1\n"), std::string::npos)
+      << out.str();
+}
+
 TEST_F(Program, explains_who_checks_the_data_of_a_command) {
   EXPECT_EQ(call({"explain", "exec_command"}), 0) << err.str();
   EXPECT_NE(std::regex_replace(out.str(), std::regex("\\s+"), " ")

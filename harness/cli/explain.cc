@@ -203,6 +203,16 @@ std::string nccl_explained(const NcclSettings& nccl) {
   return text;
 }
 
+std::string beside_explained(const Scenario& scenario, const OtherSide& other) {
+  const int copies = scenario.workload.pairs();
+  std::string text = "Beside it each rank has a copy of the plugin in mode " + std::string(name(other.kind));
+  for (const auto& [key, value] : other.env) text += "; " + key + "=" + value;
+  text += ", with " + (copies == 1 ? "a communicator" : std::to_string(copies) + " communicators") +
+          " of its own. Operations of the two sides take turns, and beside_ratio compares their times";
+  if (!scenario.faults.empty() || !scenario.rank_faults.empty()) text += "; a fault strikes both";
+  return text + ". Trace and event log are of the mode itself only";
+}
+
 void print_explanation(const Scenario& scenario, const Console& console) {
   console.out << bold(console, scenario.name) << "\n";
   if (!scenario.description.empty()) print_wrapped(console, "  ", scenario.description);
@@ -235,6 +245,7 @@ void print_explanation(const Scenario& scenario, const Console& console) {
     if (const Transport transport = scenario.transport_of(mode); transport != Transport::kPlugin)
       text += std::string("; transport ") + name(transport);
     for (const auto& [key, value] : mode.env) text += "; " + key + "=" + value;
+    if (mode.beside) text += ". " + beside_explained(scenario, *mode.beside);
     print_wrapped(console, "    • ", text);
   }
   print_faults(scenario, console);
@@ -258,6 +269,11 @@ void print_plan(const Scenario& scenario, const Console& console) {
               << bold(console, "Environment of the ranks") << " (besides devices, fault board and trace)\n";
   for (const Mode& mode : scenario.modes) {
     print_wrapped(console, "  " + mode.label + ": ", environment_of(scenario, mode));
+    if (!mode.beside) continue;
+    Mode other = mode;
+    other.kind = mode.beside->kind;
+    for (const auto& [key, value] : mode.beside->env) other.env[key] = value;
+    print_wrapped(console, "  " + mode.label + ", the other side: ", environment_of(scenario, other));
   }
   print_faults(scenario, console);
   print_expectations(scenario, console);

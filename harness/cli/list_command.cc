@@ -182,7 +182,9 @@ nlohmann::json metrics_as_json() {
     for (const auto& [needed, word] : {std::pair(info.needs.fault, "fault"),
                                        {info.needs.pairs, "pairs"},
                                        {info.needs.balance, "balance"},
-                                       {info.needs.trace, "trace"}})
+                                       {info.needs.trace, "trace"},
+                                       {info.needs.beside, "beside"},
+                                       {info.needs.deliveries, "deliveries"}})
       if (needed) needs.push_back(word);
     nlohmann::json one = {
         {"name", info.name}, {"unit", unit_of(info)}, {"meaning", info.meaning}, {"needs", needs}};

@@ -25,9 +25,9 @@ constexpr std::string_view kOurPlugin = "R2CCL ";  // and its interface's versio
 constexpr size_t kMaxRaw = 50'000;
 constexpr uint64_t kRawAroundNs = 300 * kNsPerMs;
 
-/// Known of a job that ended well and whose every delivery was seen.
+/// Known of a job that ended well and whose every delivery was seen: of two sides, one's deliveries are.
 void measure_cpu(const JobRecord& job, ModeResult& mode) {
-  if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0) return;
+  if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0 || mode.beside) return;
   CpuUse cpu;
   for (const RankResult& rank : job.ranks) {
     if (rank.cpu_s <= 0) return;
@@ -144,6 +144,11 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
           job.mode->kind != ModeKind::kBaseline)  // means nothing there
         mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
+  if (job.mode->beside) {
+    std::string beside = name(job.mode->beside->kind);
+    for (const auto& [variable, value] : job.mode->beside->env) beside += " " + variable + "=" + value;
+    mode.settings["beside"] = beside;
+  }
   if (!job.plugin.empty() && !job.plugin.starts_with(kOurPlugin) && job.mode->kind != ModeKind::kBaseline)
     mode.settings["modes"] = "none: the plugin is not R2CCL, R2CC_MODE means nothing to it";
   std::string from_outside;
@@ -152,6 +157,12 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
     from_outside += (from_outside.empty() ? "" : ", ") + std::to_string(job.faults_ended_outside) + " ended";
   if (!from_outside.empty())
     mode.settings["inject"] = from_outside + " from outside: this is not the scenario alone";
+}
+
+std::optional<OtherSideResult> other_side(const Scenario& scenario, const Mode& mode) {
+  if (!scenario.compares_sides(mode)) return std::nullopt;
+  return OtherSideResult{mode.beside ? name(mode.beside->kind) : name(Transport::kIb),
+                         size_t(scenario.workload.pairs())};
 }
 
 /// Between any two hosts; each of them may be off on the runner's clock.
@@ -170,6 +181,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   ModeResult mode;
   mode.mode = job.mode->label;
   mode.r2cc_mode = int(job.mode->kind);
+  mode.beside = other_side(scenario, *job.mode);
   mode.outcome = job.outcome;
   mode.error = job.error;
   mode.ranks = job.ranks;

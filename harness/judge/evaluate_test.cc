@@ -281,5 +281,25 @@ TEST_F(Evaluate, an_error_is_timed_from_the_last_fault_before_it) {
   EXPECT_FALSE(result().number("error_ms"));
 }
 
+TEST_F(Evaluate, what_a_job_compares_is_told) {
+  EXPECT_FALSE(evaluate(scenario, job).beside);
+  mode.beside = {ModeKind::kBaseline, {{"R2CC_A", "1"}}};
+  scenario.workload.copies = 2;
+  ModeResult result = evaluate(scenario, job);
+  ASSERT_TRUE(result.beside);
+  EXPECT_EQ(result.beside->against, "baseline");
+  EXPECT_EQ(result.beside->copies, 2u);
+  EXPECT_EQ(result.settings.at("beside"), "baseline R2CC_A=1");
+
+  mode.beside.reset();
+  mode.transport = Transport::kPluginBesideIb;
+  scenario.workload = {};
+  scenario.workload.engine = Engine::kNccl;
+  result = evaluate(scenario, job);
+  ASSERT_TRUE(result.beside);
+  EXPECT_EQ(result.beside->against, "ib");
+  EXPECT_EQ(result.beside->copies, 8u);
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -139,6 +139,18 @@ bool of_an_operation(const std::string& condition) {
   return condition == "workload.op" || condition == "workload.dtype" || condition == "workload.bytes";
 }
 
+constexpr const char* kNoOtherSide = "none";
+
+/// What the operations of a job took turns with.
+std::string other_side(const Json& run) {
+  const Json& metrics = run.at("metrics");
+  if (!metrics.contains("beside")) return kNoOtherSide;
+  const Json& beside = metrics.at("beside");
+  // With its environment, where it has one.
+  return run.value("settings", Json::object()).value("beside", beside.at("against").get<std::string>()) +
+         " × " + beside.at("copies").dump();
+}
+
 std::map<std::string, std::string> conditions_of(const Json& result, const Json& run) {
   std::map<std::string, std::string> conditions = {{"evidence", result.at("evidence")},
                                                    {"r2cc_mode", run.at("r2cc_mode").dump()}};
@@ -163,6 +175,7 @@ std::map<std::string, std::string> conditions_of(const Json& result, const Json&
       env.push_back(variable + "=" + value.get<std::string>());
     conditions["env"] = listed(env);
   }
+  conditions["beside"] = other_side(run);
   return conditions;
 }
 
@@ -271,7 +284,7 @@ SampleSet SampleSet::beside(const SampleSet& reference) const {
   return both;
 }
 
-bool is_newer_condition(const std::string& key) { return key == "plan" || key == "env"; }
+bool is_newer_condition(const std::string& key) { return key == "plan" || key == "env" || key == "beside"; }
 
 bool once_per_run(const std::string& metric) {
   const Metric* declared = metric_of(metric);
@@ -290,7 +303,9 @@ SampleSet samples_of_result(const Json& result, const std::string& name) {
     mode.conditions = conditions_of(result, run);
     mode.outcomes = {run.at("outcome")};
     if (const std::string wrong = wrong_of(run); !wrong.empty()) mode.wrong.push_back(wrong);
-    if (!run.at("faults").empty()) add_fault_metrics(run, mode);
+    // Of two sides, one's deliveries are seen: no times and no rates.
+    if (!run.at("faults").empty() && mode.conditions.at("beside") == kNoOtherSide)
+      add_fault_metrics(run, mode);
     if (result.at("pairs").get<int>() > 0) add_pair_metrics(result, run, mode);
     if (run.at("faults").empty() && result.at("pairs").get<int>() == 0)
       mode.metrics.push_back(metric("operation_ms", block_medians(run.at("iteration_ms"))));

@@ -66,6 +66,28 @@ TEST(SampleSet, a_command_has_no_operation) {
   EXPECT_EQ(samples_of_baseline(baseline, "b").modes.at(0).conditions, now.modes.at(0).conditions);
 }
 
+TEST(SampleSet, jobs_that_compare_different_sides_differ) {
+  const auto beside = [](const char* against, int copies, const char* settings) {
+    Json result = sample_result("silent_port_down_10_faults");
+    for (Json& run : result["runs"]) {
+      run["metrics"]["beside"] = {{"against", against}, {"copies", copies}};
+      if (settings) run["settings"]["beside"] = settings;
+    }
+    for (Json& run : result["runs"]) run["metrics"]["values"]["beside_ratio"] = 1.25;
+    const SampleSet set = samples_of_result(result, "A");
+    for (const ModeSamples& mode : set.modes) {
+      EXPECT_EQ(mode.find("recover_ms"), nullptr) << "one side's deliveries were seen";
+      EXPECT_EQ(mode.find("beside_ratio")->all(), std::vector<double>{1.25});
+    }
+    return set.modes.at(0).conditions.at("beside");
+  };
+  EXPECT_EQ(beside("ib", 8, nullptr), "ib × 8");
+  EXPECT_EQ(beside("migrate", 1, "migrate R2CC_A=1"), "migrate R2CC_A=1 × 1");
+  const SampleSet none = samples_of_result(sample_result("silent_port_down_10_faults"), "A");
+  EXPECT_EQ(none.modes.at(0).conditions.at("beside"), "none");
+  EXPECT_TRUE(is_newer_condition("beside")) << "older baselines do not say it";
+}
+
 TEST(SampleSet, says_which_metrics_have_no_samples) {
   Json result = sample_result("silent_port_down_10_faults");
   EXPECT_EQ(without_samples(samples_of_result(result, "A")), std::vector<std::string>{});

@@ -221,7 +221,7 @@ struct RankResult {
   std::optional<RenewalResult> renewal;
   uint64_t iterations = 0;
   double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
-  /// Of it, what was used within operations of each side, where two transports take turns.
+  /// Of it, what was used within operations of each side, where two sides take turns.
   std::vector<double> cpu_by_side_s;
 };
 
@@ -238,6 +238,12 @@ struct HostResult {
 
 /// Events of all ranks by the name of the metric that counts them: "migrations" … (harness/judge/metrics).
 using Counts = std::map<std::string, size_t>;
+
+/// What operations of a mode take turns with in the same job (harness/scenario/turns.h).
+struct OtherSideResult {
+  std::string against;  ///< the other side: "migrate", or "ib" of NCCL's own transport
+  size_t copies = 0;    ///< communicators of each side
+};
 
 /// One job of one mode (a run of all its ranks from start to end).
 struct ModeResult {
@@ -280,7 +286,8 @@ struct ModeResult {
   std::map<std::string, double> measured;
   CpuUse cpu;
   NcclTestsRow row;
-  std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
+  std::optional<OtherSideResult> beside;  ///< of a mode that compares two sides in one job
+  std::vector<double> iteration_ms;       ///< one per completed iteration, warm-up excluded
   std::vector<double>
       iteration_begin_ms;  ///< when each began, since the timeline's start; empty of several jobs
   Timeline timeline;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "harness/measure/statistics.h"
 #include "harness/measure/testing/sample_result.h"
 #include "harness/report/testing/judged_json.h"
@@ -188,6 +190,34 @@ TEST_F(Consistency, two_transports_used_no_more_cpu_than_their_rank) {
   EXPECT_NE(said().find("used 3.500000 s of CPU, more than its cpu_s"), std::string::npos) << said();
   rank["cpu_by_side_s"] = {1.0};
   EXPECT_NE(said().find("has 1 numbers, and there are two sides"), std::string::npos) << said();
+}
+
+TEST_F(Consistency, what_two_sides_show_follows_from_their_operations) {
+  json = judged_json(sample_beside_scenario(), sample_beside_result());
+  const auto of_sides = [&](const std::string& text) {
+    std::string found;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("beside") != std::string::npos) found += line + "\n";
+    return found;
+  };
+  ASSERT_EQ(of_sides(said()), "");
+  for (const char* place : {"/metrics/beside/ratio", "/metrics/values/beside_ratio"})
+    EXPECT_NE(of_sides(said_with(place, 1.01)).find("ratio is 1.01, but 1.02"), std::string::npos)
+        << place << ": " << of_sides(said_with(place, 1.01));
+  EXPECT_NE(of_sides(said_with("/metrics/beside/ratio", nullptr)).find("beside.ratio is null, but 1.0"),
+            std::string::npos);
+  EXPECT_EQ(of_sides(said_with("/metrics/beside/operations", 192)),
+            "migrate: beside.operations is 192, but 128 follows from iteration_ms\n");
+  EXPECT_EQ(of_sides(said_with("/metrics/beside/why_not", "no reason")),
+            "migrate: beside.why_not is \"no reason\", but null follows from iteration_ms\n");
+  EXPECT_NE(of_sides(said_with("/metrics/beside/copies", 5))
+                .find("beside.copies is 5, but the job's 192 operations are no multiple of 160"),
+            std::string::npos);
+  // Before the fault it was another.
+  EXPECT_NE(of_sides(said_with("/faults/0/t0_at_ms", nullptr)).find("beside.operations is 128, but 192"),
+            std::string::npos)
+      << of_sides(said_with("/faults/0/t0_at_ms", nullptr));
 }
 
 TEST_F(Consistency, iterations_are_those_whose_times_are_listed) {

@@ -106,6 +106,21 @@ TEST(Terminal, says_which_rates_the_ports_did_not_limit) {
       << text;
   EXPECT_NE(text.find("Verdict: pass"), std::string::npos) << "nothing is expected of the rate";
 }
+TEST(Terminal, says_what_two_sides_of_a_job_show) {
+  RunResult result = sample_beside_result();
+  EXPECT_EQ(written(TerminalReporter(), sample_scenario(), sample_result()).find("Two sides"),
+            std::string::npos);
+  std::string text = written(TerminalReporter({false, 200}), sample_beside_scenario(), result);
+  const size_t section = text.find("Two sides in one job");
+  ASSERT_NE(section, std::string::npos) << text;
+  std::istringstream words(text.substr(text.find("\n  migrate", section)));
+  std::string mode, beside, copies, operations, ratio;
+  words >> mode >> beside >> copies >> operations >> ratio;
+  EXPECT_EQ(beside + " " + copies + " " + operations + " " + ratio, "baseline 1 128 1.0200");
+  result.modes[1].outcome = Outcome::kError;
+  text = written(TerminalReporter({false, 200}), sample_beside_scenario(), result);
+  EXPECT_NE(text.find("  migrate: the job ended (error)"), std::string::npos) << text;
+}
 TEST(Terminal, says_of_how_many_rounds_that_were_measured_the_rate_settled) {
   RunResult result = sample_result();
   Throughput& rates = result.modes[1].throughput;

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "harness/base/json_text.h"
+#include "harness/judge/beside.h"
 #include "harness/judge/fault_times.h"
 #include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
@@ -170,7 +171,16 @@ OrderedJson overhead_of(const Overhead& overhead) {
           {"each", overhead.each_pct}};
 }
 
-OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
+OrderedJson beside_of(const Scenario& scenario, const ModeResult& mode) {
+  const SidesCompared sides = compare_sides(mode, size_t(scenario.workload.iters));
+  return {{"against", mode.beside->against},
+          {"copies", mode.beside->copies},
+          {"ratio", number_or_null(sides.ratio)},
+          {"operations", sides.operations},
+          {"why_not", sides.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(sides.why_not)}};
+}
+
+OrderedJson metrics_of(const Scenario& scenario, const RunResult& result, const ModeResult& mode) {
   OrderedJson json;
   json["correctness"] = correctness_of(mode.correctness);
   json["throughput"] = throughput_of(mode.throughput);
@@ -184,6 +194,7 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
   json["overhead_pct"] = nullptr;
   for (const Overhead& overhead : result.overheads)
     if (overhead.mode == mode.mode) json["overhead_pct"] = overhead_of(overhead);
+  if (mode.beside) json["beside"] = beside_of(scenario, mode);
   json["faults"] = {
       {"planned", mode.faults_planned},         {"witnessed", mode.faults_witnessed},
       {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
@@ -254,7 +265,7 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
                  {"algbw_gbytes", when(row.iterations > 0, row.algbw)},
                  {"busbw_gbytes", when(row.iterations > 0, row.busbw)},
                  {"wrong", row.wrong}};
-  json["metrics"] = metrics_of(result, mode);
+  json["metrics"] = metrics_of(scenario, result, mode);
   json["metrics"]["values"] = values_of({scenario, result, mode});
   json["faults"] = OrderedJson::array();
   for (const FaultSample& sample : mode.faults) json["faults"].push_back(fault(mode, sample));

@@ -274,9 +274,13 @@ ModeResult mode_of(const Json& run) {
   mode.floor_ms = number_or(recovery, "floor_ms");
   mode.wakeup_ms = read_distribution(run.at("wakeup_ms"));
   mode.wakeup_p99_ms = number_or(recovery, "wakeup_p99_ms");
+  if (metrics.contains("beside"))
+    mode.beside = {metrics.at("beside").at("against").get<std::string>(),
+                   metrics.at("beside").at("copies").get<size_t>()};
   if (metrics.contains("cpu"))
     mode.cpu = {number_or(metrics.at("cpu"), "seconds"), number_or(metrics.at("cpu"), "gbytes")};
   mode.row = read_row(run.at("row"));
+  mode.timeline.start_ns = uint64_t(kStartMs * 1e6);
   for (const Json& ms : run.at("iteration_ms")) mode.iteration_ms.push_back(number(ms).value_or(0));
   for (const Json& ms : run.value("iteration_begin_ms", Json::array()))
     mode.iteration_begin_ms.push_back(number(ms).value_or(0));

@@ -68,6 +68,40 @@ TEST_F(ResultFile, what_each_of_two_transports_used_is_read_back) {
   EXPECT_EQ(result_of(read).modes[0].ranks[0].cpu_by_side_s, (std::vector<double>{1, 2}));
 }
 
+TEST_F(ResultFile, what_two_sides_of_a_job_show_is_said_and_read_back) {
+  const RunResult result = sample_beside_result();
+  const Scenario scenario = sample_beside_scenario();
+  const Judged judged = judge(scenario, result);
+  const nlohmann::json json(to_json(Report{scenario, result, judged}));
+  EXPECT_FALSE(json["runs"][0]["metrics"].contains("beside")) << "baseline compares nothing";
+  EXPECT_EQ(json["runs"][0]["metrics"]["values"]["beside_ratio"], nullptr);
+  const nlohmann::json& metrics = json["runs"][1]["metrics"];
+  EXPECT_NEAR(metrics["beside"]["ratio"].get<double>(), 1.02, 1e-9);
+  EXPECT_EQ(metrics["beside"]["ratio"], metrics["values"]["beside_ratio"]);
+  EXPECT_EQ(metrics["beside"]["operations"], metrics["values"]["beside_operations"]);
+  EXPECT_EQ(metrics["beside"]["operations"], 128);
+  EXPECT_EQ(metrics["beside"]["why_not"], nullptr);
+  const nlohmann::json read = read_result_file(write(json.dump()), schema);
+  const ModeResult mode = result_of(read).modes[1];
+  ASSERT_TRUE(mode.beside);
+  EXPECT_EQ(mode.beside->against, "baseline");
+  EXPECT_EQ(mode.beside->copies, 1u);
+}
+
+TEST_F(ResultFile, why_two_sides_show_nothing_is_said) {
+  RunResult result = sample_beside_result();
+  ModeResult& migrate = result.modes[1];
+  migrate.faults[0].t0_ns = migrate.timeline.start_ns + 8'000'000'000;  // after the last operation
+  const Scenario scenario = sample_beside_scenario();
+  const Judged judged = judge(scenario, result);
+  const nlohmann::json json(to_json(Report{scenario, result, judged}));
+  const nlohmann::json& beside = json["runs"][1]["metrics"]["beside"];
+  EXPECT_EQ(beside["ratio"], nullptr);
+  EXPECT_EQ(beside["operations"], 0);
+  EXPECT_NE(beside["why_not"].get<std::string>().find("fewer than 16 operations"), std::string::npos);
+  EXPECT_EQ(why(json.dump()), "");
+}
+
 TEST_F(ResultFile, nothing_there) {
   EXPECT_NE(
       why(root / "none.json").find("none.json: no such file; give a result.json or the folder of a run"),

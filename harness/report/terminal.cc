@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "harness/base/format.h"
+#include "harness/judge/beside.h"
 #include "harness/judge/held_up.h"
 #include "harness/report/story.h"
 #include "harness/report/table.h"
@@ -33,6 +34,7 @@ class Page {
     table_of_rows();
     table_of_recovery();
     table_of_overhead();
+    table_of_sides();
     settings();
     expectations();
     verdict();
@@ -225,6 +227,31 @@ class Page {
                  o.cpu_pairs > 1 ? fixed(o.cpu_upper95_pct, 2) : kNone});
     }
     print(table);
+  }
+
+  /// Of modes whose operations take turns with another side's in the same job.
+  void table_of_sides() {
+    const auto& modes = report_.result.modes;
+    if (std::none_of(modes.begin(), modes.end(), [](const ModeResult& m) { return m.beside.has_value(); }))
+      return;
+    section("Two sides in one job");
+    using Align = Table::Align;
+    Table table({{"mode", "", Align::kLeft},
+                 {"beside", "", Align::kLeft},
+                 {"copies", ""},
+                 {"operations", "counted"},
+                 {"time", "ratio"}});
+    std::string unknown;
+    for (const ModeResult& mode : modes) {
+      if (!mode.beside) continue;
+      const SidesCompared sides = compare_sides(mode, size_t(report_.scenario.workload.iters));
+      table.add({mode.mode, mode.beside->against, std::to_string(mode.beside->copies),
+                 std::to_string(sides.operations), sides.ratio ? fixed(*sides.ratio, 4) : kNone});
+      if (!sides.ratio)
+        unknown += "  " + wrap(mode.mode + ": " + sides.why_not, style_.columns - 2, 4) + "\n";
+    }
+    print(table);
+    out_ << dim(unknown);
   }
 
   /// Settings that all modes share are said once; what differs stands with its mode.

@@ -56,7 +56,7 @@ class RankLink {
   std::vector<size_t>
       shifts;           ///< per channel: how many places on in the ring the rank is that it connects to
   uint64_t cpu_ns = 0;  ///< of the counted operations; 0 while it has not said
-  std::vector<uint64_t> cpu_by_side_ns;  ///< within operations, where two transports take turns
+  std::vector<uint64_t> cpu_by_side_ns;  ///< within operations, where two sides take turns
   Correctness correctness;               ///< checked_iterations is this rank's own
   std::vector<std::string> warnings;
   /// Of the engine exec: a line of output, and what it says of operations.

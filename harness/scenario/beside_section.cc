@@ -11,8 +11,9 @@ void check_rounds(Document& document, const YAML::Node& root, const Scenario& sc
                   const std::string& who) {
   const int round = Turns{scenario.workload.pairs()}.round();
   if (scenario.workload.iters % round == 0) return;
-  const YAML::Node iters = std::as_const(root)["workload"]["iters"];
-  document.report(iters.IsDefined() ? iters : std::as_const(root)["modes"],
+  const YAML::Node workload = std::as_const(root)["workload"];
+  const bool given = workload.IsDefined() && workload["iters"].IsDefined();
+  document.report(given ? workload["iters"] : std::as_const(root)["modes"],
                   who + ", each of which begins equally often in a multiple of " + std::to_string(round) +
                       " operations (32 × copies); write such a number as 'iters'");
 }
@@ -44,15 +45,16 @@ std::optional<OtherSide> read_other_side(Document& document, MapReader& mode) {
 }
 
 void check_other_sides(Document& document, const YAML::Node& root, const Scenario& scenario) {
-  const YAML::Node modes = std::as_const(root)["modes"], workload = std::as_const(root)["workload"];
-  bool compared = false;
+  const YAML::Node modes = std::as_const(root)["modes"];
+  bool compared = false, in_file = false;
+  for (const auto& mode : modes) in_file = in_file || (mode.IsMap() && mode["beside"].IsDefined());
   for (const Mode& mode : scenario.modes) {
     if (!mode.beside || std::exchange(compared, true)) continue;
     const std::string who = "mode '" + mode.label + "' compares two sides in one job ('beside')";
     if (scenario.workload.engine == Engine::kNccl)
-      document.report(modes, who + "; in 'engine: nccl' write 'transport: plugin_beside_ib' instead");
+      return document.report(modes, who + "; in 'engine: nccl' write 'transport: plugin_beside_ib' instead");
     if (scenario.workload.engine == Engine::kExec)
-      document.report(modes, who + "; write 'engine: cpu', whose ranks can have a plugin for each");
+      return document.report(modes, who + "; write 'engine: cpu', whose ranks can have a plugin for each");
     if (scenario.repeats > 1)
       document.report(std::as_const(root)["repeats"].IsDefined() ? std::as_const(root)["repeats"] : modes,
                       who +
@@ -60,9 +62,9 @@ void check_other_sides(Document& document, const YAML::Node& root, const Scenari
                           "'repeats'");
     check_rounds(document, root, scenario, who);
   }
-  if (!compared && workload["copies"].IsDefined() && scenario.workload.engine == Engine::kCpu)
+  if (!in_file && scenario.workload.copies > 0 && scenario.workload.engine == Engine::kCpu)
     document.report(
-        workload["copies"],
+        std::as_const(root)["workload"]["copies"],
         "'copies' is for modes that compare two sides; write 'beside' in a mode, for example {mode: "
         "balance, beside: migrate}");
 }

@@ -26,6 +26,19 @@ void check_expectation(Document& document, const Scenario& scenario, const Expec
     report("'" + expectation.metric +
            "' counts what mode balance does; in any other mode it could never be anything but 0");
   }
+  if (needs.beside)
+    for (const Mode& mode : scenario.modes)
+      if ((expectation.mode == "all" || expectation.mode == mode.label) && !scenario.compares_sides(mode))
+        report("'" + expectation.metric + "' compares the two sides of one job, and mode '" + mode.label +
+               "' has one; " +
+               (scenario.workload.engine == Engine::kNccl ? "write 'transport: plugin_beside_ib'"
+                                                          : "write 'beside' in it, for example {mode: "
+                                                            "balance, beside: migrate}"));
+  if (needs.deliveries)
+    for (const Mode& mode : scenario.modes)
+      if ((expectation.mode == "all" || expectation.mode == mode.label) && scenario.compares_sides(mode))
+        report("'" + expectation.metric + "' needs every delivery, and the trace of mode '" + mode.label +
+               "' has those of one of its two sides; expect it of a mode that compares nothing");
   if (!needs.pairs) return;
   if (scenario.pairs == 0) {
     report("'" + expectation.metric + "' is measured over pairs of jobs; add 'pairs: 20'");

@@ -71,6 +71,9 @@ struct Needs {
   bool pairs = false;    ///< `pairs`, and a mode that is not the first one
   bool balance = false;  ///< a mode that spreads messages over NICs
   bool trace = false;    ///< the plugin's trace, which NCCL's own IB transport does not write
+  bool beside = false;   ///< a mode whose job compares two sides
+  /// Every delivery of the job, with `trace`. Where two sides take turns, the trace has one side's.
+  bool deliveries = false;
 };
 
 enum class Better { kLower, kHigher };

@@ -92,8 +92,8 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       document.report(map.get(key), "'" + std::string(key) +
                                         "' is for a command of your own; write 'engine: exec' beside it");
   if (workload.engine == Engine::kCpu) {
-    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls",
-                            "register", "blocking", "mps", "renew"})
+    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "register",
+                            "blocking", "mps", "renew"})
       if (map.has(key))
         document.report(map.get(key),
                         "'" + std::string(key) + "' is for GPUs; write 'engine: nccl' beside it");

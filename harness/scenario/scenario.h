@@ -103,8 +103,8 @@ struct Renewal {
 struct NcclSettings {
   std::string library = "libnccl.so.2";  ///< name or path, as dlopen takes it
   Transport transport = Transport::kPlugin;
-  bool graph = false;     ///< each operation is a replay of a CUDA graph that was captured once
-  int communicators = 1;  ///< of all ranks of the operation; each carries an equal part of the bytes
+  bool graph = false;      ///< each operation is a replay of a CUDA graph that was captured once
+  int communicators = 1;   ///< of all ranks of the operation; each carries an equal part of the bytes
   int group_calls = 1;     ///< calls of a communicator in one group; each carries an equal part of its bytes
   bool registers = false;  ///< the buffers are registered with each communicator (nccl-tests' -R 1)
   bool blocking = true;    ///< false: calls return at once, and the rank polls the communicator
@@ -137,7 +137,7 @@ struct Workload {
   CollNet collnet = CollNet::kAuto;
   bool in_place = false;         ///< the result goes where the input was
   bool verify = true;            ///< compare every element of every operation
-  int copies = 0;  ///< communicators of each side where two take turns; 0: 8 (kNccl), 1 (kCpu)
+  int copies = 0;                ///< communicators of each side where two take turns; 0: 8 (kNccl), 1 (kCpu)
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
   int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
   NcclSettings nccl;             ///< kNccl; its transport and mps also of kExec
@@ -150,13 +150,13 @@ struct Workload {
 /// R2CC_MODE's numbers.
 enum class ModeKind { kBaseline = 0, kMigrate = 1, kBalance = 2, kAllReduce = 3 };
 
-/// One way to run the job. Expectations name a mode by its label.
 /// The other side of a job that compares two modes.
 struct OtherSide {
   ModeKind kind = ModeKind::kBaseline;
   std::map<std::string, std::string> env;  ///< on top of Scenario::env and Mode::env
 };
 
+/// One way to run the job. Expectations name a mode by its label.
 struct Mode {
   ModeKind kind = ModeKind::kBaseline;
   std::string label;                       ///< unique in the scenario; the kind's name unless given
@@ -204,6 +204,8 @@ struct Scenario {
 
   const Mode* find_mode(const std::string& label) const;
   Transport transport_of(const Mode& mode) const { return mode.transport.value_or(workload.nccl.transport); }
+  /// Whether a job of the mode compares two sides, whose operations take turns (turns.h).
+  bool compares_sides(const Mode& mode) const { return mode.beside || is_beside(transport_of(mode)); }
 };
 
 // Names as they stand in the YAML and in results.

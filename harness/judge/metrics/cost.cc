@@ -63,12 +63,12 @@ std::vector<Metric> cost() {
                 .unit = Unit::kPercent,
                 .meaning = "without a fault: additional CPU time per byte compared with the reference mode, "
                            "upper 95 % bound over the pairs",
-                .needs = {.pairs = true, .trace = true}},
+                .needs = {.pairs = true, .trace = true, .deliveries = true}},
        .wanted = "a percentage",
        .value = [](const Measured& m) { return cpu_loss(m.result, m.mode); }},
       {.info = {.name = "cpu_per_gb",
                 .meaning = "CPU seconds of all ranks per 10^9 bytes delivered",
-                .needs = {.trace = true},
+                .needs = {.trace = true, .deliveries = true},
                 .compared = Compared{Better::kLower, Compared::Each::kPair, "s/GB"}},
        .wanted = "a number",
        .value =

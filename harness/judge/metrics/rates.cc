@@ -83,7 +83,7 @@ std::string rate_doubt(const ModeResult& mode) { return held_up(mode.throughput)
 namespace metrics_of {
 
 std::vector<Metric> rates() {
-  const Needs needs = {.fault = true, .trace = true};
+  const Needs needs = {.fault = true, .trace = true, .deliveries = true};
   return {
       {.info = {.name = "settled",
                 .words = {"yes", "no"},

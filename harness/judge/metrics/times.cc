@@ -37,7 +37,7 @@ Value time_value(const ModeResult& mode, const FaultTime& time, const std::strin
 std::vector<Metric> family(const FaultTime& time) {
   const std::string name = time.name;
   const auto values = time.of_all;
-  const Needs needs = {.fault = true, .trace = true};
+  const Needs needs = {.fault = true, .trace = true, .deliveries = true};
   std::vector<Metric> metrics;
   for (const char* statistic : {"p50", "p95", "p99", "max"})
     metrics.push_back({.info = {.name = name + "." + statistic,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/scenario/load.h"
+#include "harness/scenario/turns.h"
 
 namespace r2bench {
 namespace {
@@ -172,6 +173,31 @@ RunResult sample_result_with_dropped_faults() {
   migrate.rounds_not_fired = 3;
   for (Distribution* d : {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms})
     d->n = 2;
+  return result;
+}
+
+Scenario sample_beside_scenario() {
+  Scenario scenario = sample_scenario();
+  scenario.workload.iters = 192;
+  for (Mode& mode : scenario.modes)
+    if (mode.label == "migrate") mode.beside = {ModeKind::kBaseline, {}};
+  return scenario;
+}
+
+RunResult sample_beside_result() {
+  RunResult result = sample_result();
+  ModeResult& migrate = result.modes[1];
+  migrate.beside = {"baseline", 1};
+  migrate.iteration_ms.clear();
+  migrate.iteration_begin_ms.clear();
+  const double fault_ms = double(migrate.faults[0].t0_ns - kStart) / 1e6;
+  double now_ms = 0;
+  for (uint64_t i = 0; i < 192; ++i) {
+    const double cost = now_ms < fault_ms ? 2 : 1.02;
+    migrate.iteration_begin_ms.push_back(now_ms);
+    migrate.iteration_ms.push_back(Turns{1}.side(i) == 0 ? 30 * cost : 30);
+    now_ms += migrate.iteration_ms.back();
+  }
   return result;
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 ncclDebugLogger_t g_logger = nullptr;
 int g_context;  // its address is the context
+std::chrono::milliseconds g_slowness{0};
 
 sockaddr_in loopback(uint16_t port) {
   sockaddr_in address{};
@@ -52,6 +53,8 @@ const Fault& fault() {
   static const Fault instance;
   return instance;
 }
+
+std::chrono::milliseconds slowness() { return g_slowness; }
 
 ncclResult_t fail(const char* what) {
   if (g_logger) g_logger(NCCL_LOG_WARN, NCCL_NET, __FILE__, __LINE__, "testnet0: %s", what);
@@ -99,6 +102,7 @@ ncclResult_t init(ncclDebugLogger_t logger) {
     for (const char* variable :
          {"R2CC_TOPOLOGY", "R2CC_MEMORY_NODE", "R2CC_CROSS_SOCKET", "VHCA_MEMORY_NODE"})
       if (const char* value = std::getenv(variable)) std::fprintf(stderr, "%s=%s\n", variable, value);
+  g_slowness = std::chrono::milliseconds(number("TESTNET_SLOW", 0));
   g_logger = logger;
   return ncclSuccess;
 }

@@ -15,6 +15,7 @@
 //     crash      the process kills itself
 //   TESTNET_BUSY=1         every second isend and irecv returns a NULL request
 //   TESTNET_UNSET=1        getProperties forgets maxP2pBytes
+//   TESTNET_SLOW=<ms>      a message leaves no sooner than so long after its isend; read by init
 //   TESTNET_SHOW=1         init writes the variables about memory and sockets to stderr
 //
 // Its CollNet sends each rank's data to all others. There the n-th message is the group's n-th AllReduce,
@@ -24,6 +25,7 @@
 // Here is what the net (net.cc) and CollNet (collnet.cc) share.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -50,6 +52,9 @@ struct Fault {
 };
 const Fault& fault();
 
+/// How long each message waits, as init found it.
+std::chrono::milliseconds slowness();
+
 /// Logs the text. Returns ncclRemoteError.
 ncclResult_t fail(const char* what);
 
@@ -63,7 +68,8 @@ struct Request {
   uint32_t header = 0;
   bool done = false;
   int times = 1;
-  long number = 0;     // of the message in its comm
+  std::chrono::steady_clock::time_point leaves;  // a send's, at the earliest
+  long number = 0;                               // of the message in its comm
   std::string before;  // what the buffer held when a receive was posted that will be stale
 };
 
