@@ -21,6 +21,7 @@
 #include "harness/judge/fault_times.h"
 #include "harness/measure/testing/sample_result.h"
 #include "harness/report/file_lock.h"
+#include "harness/report/testing/without_locks.h"
 
 namespace r2bench {
 namespace {
@@ -257,6 +258,21 @@ TEST_F(Gate, that_waits_for_another_one_to_write_says_so_and_can_be_interrupted)
       << printed.str();
   EXPECT_TRUE(fs::exists("result/nic_down-run0-job0/result.json"));
   EXPECT_TRUE(fs::exists(".b.json.r2bench-lock")) << "it has taken the lock away from its holder";
+}
+
+TEST_F(Gate, that_saves_where_the_file_system_knows_no_locks_says_so) {
+  const std::vector<const char*> words{"gate", "job.yaml",        "--modes", "migrate", "--repeats",
+                                       "24",   "--save-baseline", "b.json",  "--quiet", "--out"};
+  for (const auto& [which, warned] :
+       {std::pair{testing_support::Locks::kNoFlock, false}, std::pair{testing_support::Locks::kNone, true}}) {
+    const testing_support::OnlyLocks only(which);
+    std::vector<const char*> call_words = words;
+    call_words.push_back(warned ? "second" : "first");
+    ASSERT_EQ(call(call_words), 0) << err.str();
+    EXPECT_EQ(err.str().find("r2bench: b.json: its file system gives no locks") != std::string::npos, warned)
+        << err.str();
+    EXPECT_TRUE(fs::remove("b.json"));
+  }
 }
 
 // They would share samples and folders: the second was refused when the first had been measured.

@@ -117,6 +117,7 @@ std::optional<SampleSet> save_baseline(const fs::path& file, const SampleSet& se
   };
   const FileLock lock(file, {say, cancel});
   if (lock.cancelled()) return std::nullopt;
+  if (!lock.problem().empty()) console.err << "r2bench: " << lock.problem() << "\n" << std::flush;
   SampleSet saved;
   if (append && fs::exists(file)) saved = read_baseline(file);
   saved.add(set);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `doctor`: what is missing, and the topology that it draws.
 #include "harness/cli/testing/program_fixture.h"
+#include "harness/cli/topology_view.h"
 
 namespace r2bench {
 namespace {
@@ -61,6 +62,13 @@ TEST_F(Program, doctor_draws_a_file_that_lstopo_wrote_and_says_what_is_wrong_wit
   EXPECT_EQ(call({"doctor", "--xml", "none.xml"}), 64) << "without --topology";
   EXPECT_EQ(call({"doctor", "--topology"}), 0) << err.str();
   EXPECT_NE(out.str().find("This machine\n"), std::string::npos);
+}
+
+// libpciaccess reads its table of names anew for each topology, and never frees it.
+TEST(TopologyOfMachine, needs_no_names_of_pci_devices) {
+  const std::string xml = topology_of_machine().xml;
+  EXPECT_NE(xml.find("<topology "), std::string::npos) << xml;
+  EXPECT_EQ(xml.find("PCIVendor"), std::string::npos) << xml;
 }
 
 TEST_F(Program, doctor_is_about_the_fabric_that_is_asked_for) {

@@ -57,6 +57,13 @@ class LauncherTest(unittest.TestCase):
                         with open(os.path.join(folder, "build/release.log"), encoding="utf-8") as log:
                             self.assertEqual([line.split()[-1] for line in log if line.startswith("cmake --build")], [target])
 
+    def test_what_ubsan_finds_ends_a_test(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for before, after in ((None, ""), ("halt_on_error=0", ":halt_on_error=0")):  # the last word counts
+                with self.subTest(before=before):
+                    ended = in_a_built_copy(folder, "test", environment={} if before is None else {"UBSAN_OPTIONS": before})
+                    self.assertEqual(ended.stdout, f"ctest with halt_on_error=1:print_stacktrace=1{after}\n", ended.stderr)
+
     def test_packages_of_figures_are_installed_while_it_builds(self):
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(os.path.join(folder, "meet"))  # each of the two waits until the other is there
@@ -81,7 +88,7 @@ class LauncherTest(unittest.TestCase):
             self.assertIn("apt-get install --no-install-recommends g++ python3-matplotlib\n", ended.stderr)
 
 
-def in_a_built_copy(folder, *words, missing=(), apt=None, cmake=":"):
+def in_a_built_copy(folder, *words, missing=(), apt=None, cmake=":", environment=None):
     """Runs the launcher in a copy where r2bench is built and nothing is out of date. No package is missing but those named, which
     the shell's commands `apt` would install; without them the launcher installs nothing."""
     def program(path, text):
@@ -94,12 +101,13 @@ def in_a_built_copy(folder, *words, missing=(), apt=None, cmake=":"):
     copy = shutil.copy(launcher, folder)
     program("build/release/bin/r2bench", '#!/bin/sh\necho "the program: $*"\n')
     program("tools/cmake", f'#!/bin/sh\necho "cmake $*"\n{cmake}\n')
+    program("tools/ctest", '#!/bin/sh\necho "ctest with $UBSAN_OPTIONS"\n')
     program("tools/dpkg-query", '#!/bin/sh\nshift 2\nfor package; do\n  case " $MISSING " in *" $package "*) ;; '
                                 '*) echo "$package installed";; esac\ndone\n')
     program("tools/apt-get", f"#!/bin/sh\n{apt}\n")
     program("tools/sudo", '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n')
     return subprocess.run([copy, *(["--no-install"] if apt is None else []), *words], capture_output=True, text=True, timeout=60,
-                          env={"PATH": f"{folder}/tools:/usr/bin:/bin", "MISSING": " ".join(missing)})
+                          env={"PATH": f"{folder}/tools:/usr/bin:/bin", "MISSING": " ".join(missing), **(environment or {})})
 
 
 if __name__ == "__main__":

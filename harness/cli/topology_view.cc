@@ -18,6 +18,7 @@
 #include "harness/report/table.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"
+#include "r2ccl/topology/components.h"
 #include "r2ccl/topology/pci_bridge.h"
 #include "r2ccl/topology/topology.h"
 
@@ -32,7 +33,6 @@ struct Destroy {
 };
 using Hwloc = std::unique_ptr<hwloc_topology, Destroy>;
 
-/// Without components that would start a GPU runtime or talk to a display.
 Hwloc prepare() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw std::runtime_error("hwloc_topology_init failed");
@@ -40,8 +40,7 @@ Hwloc prepare() {
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
-    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  r2ccl::topology::leave_out_components(raw);
   return topology;
 }
 

@@ -11,8 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <system_error>
 
@@ -57,7 +59,8 @@ bool group_lives(pid_t group) {
   return false;
 }
 
-pid_t start(const std::string& command, int output, int inherited) {
+/// Returns the error, or 0.
+int start(const std::string& command, int output, int inherited, pid_t& child) {
   Attributes attributes;
   sigset_t defaults, none;
   sigemptyset(&none);
@@ -74,32 +77,31 @@ pid_t start(const std::string& command, int output, int inherited) {
   if (inherited >= 0)  // onto itself: it is no longer closed by exec
     posix_spawn_file_actions_adddup2(&attributes.actions, inherited, inherited);
   const char* words[] = {"/bin/sh", "-c", command.c_str(), nullptr};
-  pid_t child = -1;
-  const int error = posix_spawn(&child, words[0], &attributes.actions, &attributes.value,
-                                const_cast<char* const*>(words), environ);
-  if (error != 0) throw std::system_error(error, std::generic_category(), "/bin/sh");
-  return child;
+  return posix_spawn(&child, words[0], &attributes.actions, &attributes.value,
+                     const_cast<char* const*>(words), environ);
 }
 
-}  // namespace
+/// Why a command could not be started.
+struct NotStarted {
+  int error;
+  const char* what;  ///< what could not be made
+};
 
-ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
-                      const std::function<void()>& meanwhile, const std::function<int()>& caught,
-                      int inherited) {
+/// As run_shell(), into `result`.
+std::optional<NotStarted> run(const std::string& command, std::chrono::milliseconds limit,
+                              const std::function<void()>& meanwhile, const std::function<int()>& caught,
+                              int inherited, ShellResult& result) {
   keep_exit_statuses();
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  if (pipe2(ends, O_CLOEXEC) != 0) return NotStarted{errno, "pipe2"};
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  ShellResult result;
   pid_t child = -1;
-  try {
-    child = start(command, ends[1], inherited);
-  } catch (...) {
-    close(ends[0]);
-    close(ends[1]);
-    throw;
-  }
+  const int error = start(command, ends[1], inherited, child);
   close(ends[1]);
+  if (error != 0) {
+    close(ends[0]);
+    return NotStarted{error, "/bin/sh"};
+  }
   const auto read_some = [&] {
     std::array<char, 4096> buffer{};
     for (ssize_t n; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
@@ -147,16 +149,30 @@ ShellResult run_shell(const std::string& command, std::chrono::milliseconds limi
   read_some();
   close(ends[0]);
   while (!result.output.empty() && result.output.back() == '\n') result.output.pop_back();
+  return std::nullopt;
+}
+
+}  // namespace
+
+ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
+                      const std::function<void()>& meanwhile, const std::function<int()>& caught,
+                      int inherited) {
+  ShellResult result;
+  if (const auto failure = run(command, limit, meanwhile, caught, inherited, result))
+    throw std::system_error(failure->error, std::generic_category(), failure->what);
   return result;
 }
 
+// Without exceptions: a process that can open nothing is what it is for, and there UBSan calls any exception
+// of a type that it has not seen yet one of a wrong type (it needs a pipe to read the object).
 ShellResult run_shell_or_tell(const std::string& command, std::chrono::milliseconds limit,
                               const std::function<void()>& meanwhile) {
-  try {
-    return run_shell(command, limit, meanwhile);
-  } catch (const std::system_error& error) {
-    return {.exit_code = kNotStarted, .output = error.what(), .started = false};
-  }
+  ShellResult result;
+  if (const auto failure = run(command, limit, meanwhile, {}, -1, result))
+    return {.exit_code = kNotStarted,
+            .output = std::string(failure->what) + ": " + std::strerror(failure->error),
+            .started = false};
+  return result;
 }
 
 }  // namespace r2bench

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -29,6 +30,28 @@ fs::path behind_links(fs::path file) {
     file = file.parent_path() / fs::read_symlink(file, error);
   fs::path canonical = fs::weakly_canonical(file, error);
   return error ? file : canonical;
+}
+
+/// Locks the whole file for this open file description: with F_OFD_SETLK as try_lock(), with F_OFD_SETLKW
+/// waiting. Returns the error, or 0.
+int lock_range(int fd, int command) {
+  struct ::flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return ::fcntl(fd, command, &whole) == 0 ? 0 : errno;
+}
+
+/// Returns the error, or 0.
+int wait_for_flock(int fd) { return ::flock(fd, LOCK_EX) == 0 ? 0 : errno; }
+
+std::string no_locks(const fs::path& file, int by_flock, int by_range) {
+  return file.string() + ": its file system gives no locks (flock: " + std::strerror(by_flock) +
+         "; fcntl: " + std::strerror(by_range) +
+         "). If two programs change the file at the same time, the changes of one are lost: let one end "
+         "before the "
+         "other begins, or choose a file on a local disk. Lustre gives locks when it is mounted with -o "
+         "flock, NFS "
+         "when its lock service runs";
 }
 
 }  // namespace
@@ -62,7 +85,7 @@ FileLock::FileLock(const fs::path& file, const LockWait& wait) {
   for (int removed = 0; removed < kMaxRemoved; ++removed) {
     descriptor_ = open_file();
     if (descriptor_ < 0) return;
-    const bool locked = lock(wait);
+    const bool locked = lock(file, wait);
     if (cancelled_) break;
     if (!locked || is_still_there(descriptor_, path_)) return;
     ::close(std::exchange(descriptor_, -1));  // its holder has removed it
@@ -81,19 +104,25 @@ int FileLock::open_file() const {
   return -1;
 }
 
-bool FileLock::lock(const LockWait& wait) {
+bool FileLock::lock(const fs::path& file, const LockWait& wait) {
   for (;;) {
-    const int error = try_lock(descriptor_);
-    if (error != EWOULDBLOCK) return error == 0;
-    if (wait.begins && !std::exchange(told_, true)) wait.begins();
-    cancelled_ = wait.cancel && *wait.cancel;
-    if (cancelled_) return false;
-    if (wait.cancel)  // a signal just before a blocking call would not end it
-      std::this_thread::sleep_for(kPollInterval);
-    else if (::flock(descriptor_, LOCK_EX) == 0)
-      return true;
-    else if (errno != EINTR)
-      return false;
+    const int by_flock = try_lock(descriptor_);
+    const bool has_flock = by_flock == 0 || by_flock == EWOULDBLOCK;
+    int error = has_flock ? by_flock : lock_range(descriptor_, F_OFD_SETLK);
+    if (error == EWOULDBLOCK) {
+      if (wait.begins && !std::exchange(told_, true)) wait.begins();
+      cancelled_ = wait.cancel && *wait.cancel;
+      if (cancelled_) return false;
+      if (wait.cancel) {  // a signal just before a blocking call would not end it
+        std::this_thread::sleep_for(kPollInterval);
+        continue;
+      }
+      error = has_flock ? wait_for_flock(descriptor_) : lock_range(descriptor_, F_OFD_SETLKW);
+    }
+    if (error == 0) return true;
+    if (error == EINTR) continue;
+    problem_ = no_locks(file, has_flock ? error : by_flock, error);
+    return false;
   }
 }
 

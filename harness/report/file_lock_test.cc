@@ -17,6 +17,7 @@
 #include <ostream>
 #include <vector>
 
+#include "harness/report/testing/without_locks.h"
 #include "harness/report/whole_file.h"
 
 namespace {
@@ -36,6 +37,8 @@ namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
+using testing_support::Locks;
+using testing_support::OnlyLocks;
 
 class FileLocks : public testing::Test {
  protected:
@@ -57,46 +60,53 @@ class FileLocks : public testing::Test {
 };
 
 TEST_F(FileLocks, no_change_of_many_processes_is_lost) {
-  const fs::path file = root / "number";
-  constexpr int kProcesses = 8, kChanges = 50;
-  std::vector<pid_t> processes;
-  for (int process = 0; process < kProcesses; ++process) {
-    processes.push_back(::fork());
-    if (processes.back() != 0) continue;
-    for (int change = 0; change < kChanges; ++change) {
-      const FileLock lock(file);
-      const int before = number_in(file);
-      write_whole(file, [&](std::ostream& out) { out << before + 1; });
+  for (const Locks which : {Locks::kAll, Locks::kNoFlock}) {
+    const OnlyLocks only(which);
+    const fs::path file = root / "number";
+    constexpr int kProcesses = 8, kChanges = 50;
+    std::vector<pid_t> processes;
+    for (int process = 0; process < kProcesses; ++process) {
+      processes.push_back(::fork());
+      if (processes.back() != 0) continue;
+      for (int change = 0; change < kChanges; ++change) {
+        const FileLock lock(file);
+        const int before = number_in(file);
+        write_whole(file, [&](std::ostream& out) { out << before + 1; });
+      }
+      ::_exit(0);
     }
-    ::_exit(0);
+    for (const pid_t process : processes) {
+      int status = 0;
+      ASSERT_EQ(::waitpid(process, &status, 0), process);
+      EXPECT_EQ(status, 0);
+    }
+    EXPECT_EQ(number_in(file), kProcesses * kChanges) << (which == Locks::kAll ? "" : "without flock");
+    EXPECT_EQ(entries(), 1u);
+    fs::remove(file);
   }
-  for (const pid_t process : processes) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(process, &status, 0), process);
-    EXPECT_EQ(status, 0);
-  }
-  EXPECT_EQ(number_in(file), kProcesses * kChanges);
-  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(FileLocks, that_of_a_process_that_was_killed_is_free) {
-  int begun[2];
-  ASSERT_EQ(::pipe(begun), 0);
-  const pid_t holder = ::fork();
-  if (holder == 0) {
-    const FileLock lock(root / "file");
-    if (::write(begun[1], "", 1) == 1) ::pause();
-    ::_exit(1);
+  for (const Locks which : {Locks::kAll, Locks::kNoFlock}) {
+    const OnlyLocks only(which);
+    int begun[2];
+    ASSERT_EQ(::pipe(begun), 0);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+      const FileLock lock(root / "file");
+      if (::write(begun[1], "", 1) == 1) ::pause();
+      ::_exit(1);
+    }
+    char none = 0;
+    ASSERT_EQ(::read(begun[0], &none, 1), 1);
+    ::close(begun[0]);
+    ::close(begun[1]);
+    ::kill(holder, SIGKILL);
+    ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+    EXPECT_EQ(entries(), 1u);
+    { const FileLock lock(root / "file"); }
+    EXPECT_EQ(entries(), 0u);
   }
-  char none = 0;
-  ASSERT_EQ(::read(begun[0], &none, 1), 1);
-  ::close(begun[0]);
-  ::close(begun[1]);
-  ::kill(holder, SIGKILL);
-  ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
-  EXPECT_EQ(entries(), 1u);
-  { const FileLock lock(root / "file"); }
-  EXPECT_EQ(entries(), 0u);
 }
 
 /// Whether somebody else has the lock of `file`.
@@ -128,15 +138,34 @@ TEST_F(FileLocks, are_of_the_file_behind_a_link) {
 
 TEST_F(FileLocks, who_waits_is_told_once_and_has_it_next) {
   std::atomic<bool> cancel = false;
-  for (const std::atomic<bool>* const may_cancel : {&cancel, static_cast<std::atomic<bool>*>(nullptr)}) {
-    auto other = std::make_unique<FileLock>(root / "file");
-    int told = 0;
-    const FileLock lock(root / "file", {[&] { ++told, other.reset(); }, may_cancel});
-    EXPECT_EQ(told, 1);
-    EXPECT_FALSE(lock.cancelled());
-    EXPECT_TRUE(waits_for(root / "file"));
+  for (const Locks which : {Locks::kAll, Locks::kNoFlock}) {
+    const OnlyLocks only(which);
+    for (const std::atomic<bool>* const may_cancel : {&cancel, static_cast<std::atomic<bool>*>(nullptr)}) {
+      auto other = std::make_unique<FileLock>(root / "file");
+      int told = 0;
+      const FileLock lock(root / "file", {[&] { ++told, other.reset(); }, may_cancel});
+      EXPECT_EQ(told, 1);
+      EXPECT_FALSE(lock.cancelled());
+      EXPECT_EQ(lock.problem(), "");
+      EXPECT_TRUE(waits_for(root / "file"));
+    }
+    EXPECT_EQ(entries(), 0u);
   }
-  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(FileLocks, one_that_cannot_be_had_says_so_and_what_to_do) {
+  const OnlyLocks none(Locks::kNone);
+  const FileLock lock(root / "file"), other(root / "file");
+  for (const FileLock* each : {&lock, &other}) {
+    EXPECT_FALSE(each->cancelled());
+    EXPECT_EQ(each->problem().find(
+                  (root / "file").string() +
+                  ": its file system gives no locks (flock: Operation not supported; fcntl: No locks "
+                  "available). If two programs change the file at the same time"),
+              0u)
+        << each->problem();
+    EXPECT_NE(each->problem().find("choose a file on a local disk"), std::string::npos) << each->problem();
+  }
 }
 
 TEST_F(FileLocks, a_wait_that_is_cancelled_leaves_the_lock_to_its_holder) {

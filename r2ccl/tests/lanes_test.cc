@@ -88,8 +88,10 @@ struct SlowPort {
   inline static std::atomic<int> asked_{0};
 };
 
-// Unlimited virtual ports carry as much as before, so nothing is measured: the port's word alone moves
-// traffic.
+// The virtual port carries as much as before: its word alone moves traffic, whatever the meters find. Where
+// this process lacks cores they may find any NIC slow, so the others' single shares are not compared. But
+// NICs are slow relative to each other, so not all are: home is to carry a quarter, or less if it is the slow
+// one.
 TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
   const auto fabric = make_fabric(2, kNics);
   const Child receiver = start(fabric, 1, kBalance, [](const Link& link) {
@@ -100,6 +102,8 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
       const SlowPort slow(c->context().devices[0]);
       send_rounds(n, c, link);
       EXPECT_GE(slow.asked_, 1);
+      for (size_t nic = 0; nic < kNics; ++nic)
+        EXPECT_EQ(c->context().capacities.by_port(nic), nic == 0 ? 0.25 : 1) << "NIC " << nic;
     });
   });
   relay_handle(receiver, sender);
@@ -110,7 +114,7 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
   const auto end = Clock::now() + kPatience;
   run_rounds(receiver, sender, [&] {
     const auto now = sent(fabric);
-    const bool carries = now[0] - before[0] > 1'000'000;
+    const bool carries = now[0] - before[0] > 250'000;  // more than probes, less than 1 % of a round
     before = now;
     if (++rounds == 2) faulting_net.strike(0, 0);
     if (rounds > 3 && carries && ++at_home == 1) from = now;
@@ -120,11 +124,10 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
   EXPECT_EQ(receiver.wait(120s), 0);
   EXPECT_GE(faulting_net.broken(), 1);
   ASSERT_GT(at_home, 10);
-  // A quarter each, by what they are said to carry; all of it at home, had the port said nothing.
   const auto now = sent(fabric);
   uint64_t all = 0;
   for (size_t nic = 0; nic < kNics; ++nic) all += now[nic] - from[nic];
-  for (size_t nic = 0; nic < kNics; ++nic) EXPECT_GT(now[nic] - from[nic], all / 10) << "NIC " << nic;
+  EXPECT_LT(now[0] - from[0], all / 2) << "of " << all << " bytes; all of them, had the port said nothing";
 }
 
 TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <utility>
 
+#include "r2ccl/topology/components.h"
 #include "r2ccl/topology/pci_bridge.h"
 #include "r2ccl/topology/pci_path.h"
 
@@ -30,9 +31,7 @@ struct DestroyTopology {
 };
 using HwlocTopology = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
-/// Packages, NUMA nodes and PCI devices only. Components that would start a GPU runtime or talk to a display
-/// inside somebody's training job are kept out; so is libpciaccess, which adds names and leaks them: without
-/// it hwloc reads the PCI devices from sysfs.
+/// Packages, NUMA nodes and PCI devices only.
 HwlocTopology prepare() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;
@@ -43,9 +42,7 @@ HwlocTopology prepare() {
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   // A container may be confined to one NUMA node while its NICs hang on another one.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  for (const char* component : {"pci", "cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"}) {
-    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-  }
+  leave_out_components(raw);
   return topology;
 }
 
