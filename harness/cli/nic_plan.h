@@ -23,8 +23,10 @@ std::string by_capacities_in_words(const r2ccl::collective::Job& job,
 /// makes. Nodes, NICs, bytes, rate and rate of additions are those of `job`, everything else is the engine's.
 struct Mode3 {
   uint64_t least_bytes = 0;  ///< from this size on AllReduces go over CollNet; kNever: none does
-  bool collnet = false;      ///< this one does
-  std::string tuner;         ///< the tuner's words on this size
+  std::string decides;       ///< the tuner's words on the size that decides about `least_bytes`
+  bool collnet = false;      ///< this one does: it is not below `least_bytes`
+  bool worth_it = false;     ///< this size alone is worth it, whatever the others are
+  std::string tuner;         ///< the tuner's words on this size alone
   uint64_t piece_bytes = 0, pieces = 0;
   uint32_t in_flight = 1;
   r2ccl::collective::Plan plan;  ///< of a piece that goes over CollNet

@@ -81,6 +81,7 @@ TEST_F(Program, explains_a_plan_that_counts_nics) {
   EXPECT_TRUE(says(counted, "Nodes have lost different NICs: the busiest one needs")) << counted;
   EXPECT_TRUE(says(counted, "By capacities alone it would take mix (K = 32), whose busiest NIC needs 1.2"))
       << counted;
+  EXPECT_TRUE(says(counted, " × what the busiest node's NICs need together.")) << counted;
   EXPECT_TRUE(says(counted, "fill NIC formula")) << counted;
   EXPECT_EQ(call({"explain", "--capacities", "1,0.75,0.75,0.75", "--bytes", "64MiB"}), 0) << err.str();
   const std::string by_capacities = words_of(out.str());
@@ -129,7 +130,83 @@ TEST_F(Program, explains_what_a_job_in_mode_3_does) {
   EXPECT_TRUE(says(strict, "R2CC_COLLNET_MARGIN=200, no AllReduce goes over CollNet")) << strict;
   EXPECT_TRUE(says(strict, "If CollNet is forced, NCCL makes 256 pieces")) << strict;
   EXPECT_TRUE(says(said({}), "all nodes have their full capacity: NCCL's ring"));
-  EXPECT_TRUE(says(said({"--slow", "1:0=0.25"}), "or with R2CC_PLAN_LINKS=1"));
+  const std::string slow = said({"--slow", "1:0=0.25"});
+  EXPECT_TRUE(says(slow, "if the NIC's port reports the lower rate, or with R2CC_PLAN_LINKS=1.")) << slow;
+}
+
+// Links are compared with those of other nodes and rails (AGREEMENT.md).
+TEST_F(Program, names_the_links_only_where_they_are_compared) {
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
+           {"explain", "--nodes", "2", "--nics", "4", "--slow", "1:0=0.25"},
+           {"explain", "--nodes", "4", "--nics", "1", "--slow", "1:0=0.25"}}) {
+    EXPECT_EQ(call(words), 0) << err.str();
+    const std::string text = words_of(out.str());
+    EXPECT_TRUE(says(text, "It knows of a slow NIC if the NIC's port reports the lower rate.")) << text;
+    EXPECT_FALSE(says(text, "R2CC_PLAN_LINKS")) << text;
+  }
+}
+
+TEST_F(Program, says_what_the_words_on_mode_3_assume) {
+  const auto said = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), {"explain", "--nodes", "4", "--nics", "4", "--lost", "1:0-1,2:2-3"});
+    EXPECT_EQ(call(words), 0) << err.str();
+    return words_of(out.str());
+  };
+  const std::string group =
+      "and one CollNet group over all NICs of a node (a job with several GPUs a node divides the NICs among "
+      "them).";
+  for (const char* bytes : {"4KiB", "64MiB"}) {
+    const std::string free = said({"--bytes", bytes});
+    EXPECT_TRUE(says(free,
+                     "All this assumes additions that take no time (--reduction-rate; a job measures "
+                     "its own), " +
+                         group))
+        << free;
+    const std::string given = said({"--bytes", bytes, "--reduction-rate", "25 GB/s"});
+    EXPECT_TRUE(says(given,
+                     "All this assumes additions as fast as --reduction-rate (a job measures its "
+                     "own), " +
+                         group))
+        << given;
+  }
+}
+
+// From 64 KiB to 4 GiB the tuner is asked for powers of two, from the largest one on down.
+TEST_F(Program, says_why_a_size_that_is_worth_it_stays_with_nccl) {
+  EXPECT_EQ(call({"explain", "--nodes", "4", "--nics", "8", "--lost", "1:7,3:3", "--bytes", "256KiB"}), 0)
+      << err.str();
+  const std::string none = words_of(out.str());
+  EXPECT_TRUE(says(none,
+                   "no AllReduce goes over CollNet on these nodes. This one stays with NCCL's own "
+                   "choice, on Balance: four_stage on the host would take"))
+      << none;
+  EXPECT_TRUE(says(none,
+                   "That is less, but the tuner takes CollNet only from a power of two on from which "
+                   "all up to 4 GiB are worth it, and 4 GiB are not: ring on the host would take"))
+      << none;
+  EXPECT_TRUE(says(none, "If CollNet is forced")) << none;
+  EXPECT_EQ(call({"explain", "--nodes", "4", "--nics", "4", "--lost", "1:0-1,2:2-3", "--bytes", "256KiB"}), 0)
+      << err.str();
+  const std::string larger = words_of(out.str());
+  EXPECT_TRUE(says(larger, "AllReduces of 256 MiB and more go over CollNet. This one stays")) << larger;
+  EXPECT_TRUE(says(larger, "from which all up to 4 GiB are worth it. If CollNet is forced")) << larger;
+}
+
+TEST_F(Program, says_why_a_size_that_is_not_worth_it_goes_over_collnet) {
+  EXPECT_EQ(call({"explain", "--nodes", "4", "--nics", "4", "--lost", "1:0-1,2:2-3", "--rate", "10 Gbit/s",
+                  "--bytes", "8448KiB"}),
+            0)
+      << err.str();
+  const std::string text = words_of(out.str());
+  EXPECT_TRUE(says(text,
+                   "AllReduces of 8 MiB and more go over CollNet. This one does: four_stage on the "
+                   "host would take"))
+      << text;
+  EXPECT_TRUE(says(text,
+                   "too little is gained. The tuner takes CollNet all the same: of the sizes from there "
+                   "on it looks at the powers of two up to 4 GiB only, and these are worth it. NCCL "
+                   "makes"))
+      << text;
 }
 
 // The tuner's decision and the engine's plan are other ones where NICs are known.
@@ -145,6 +222,7 @@ TEST(Mode3, is_what_a_job_with_these_nics_does) {
   const Mode3 known = mode3_of(job, 108);
   EXPECT_TRUE(known.collnet);
   EXPECT_EQ(known.collnet, advice.engine);
+  EXPECT_EQ(known.worth_it, advice.engine);
   EXPECT_EQ(known.tuner, advice.why);
   EXPECT_EQ(known.piece_bytes, 4u << 20);
   EXPECT_EQ(known.pieces, 256u);
@@ -153,6 +231,7 @@ TEST(Mode3, is_what_a_job_with_these_nics_does) {
   r2ccl::collective::Job unknown = job;
   unknown.nics.clear();
   const Mode3 by_capacities = mode3_of(unknown, 108);
+  EXPECT_FALSE(by_capacities.worth_it);
   EXPECT_FALSE(by_capacities.collnet);
   EXPECT_EQ(by_capacities.least_bytes, r2ccl::collective::kNever);
   EXPECT_EQ(by_capacities.plan.choice().rails, 0);

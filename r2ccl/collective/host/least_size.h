@@ -16,6 +16,8 @@ struct Advice {
   bool collnet = false;
   std::string why;
 };
+/// The largest size that is asked about; it stands for all larger ones.
+inline constexpr uint64_t kMostBytesAsked = uint64_t{1} << 32;
 using Advise = std::function<Advice(const View& view, uint64_t bytes)>;
 /// The least power of two from which on all sizes are worth it; kNever: none is. `why`: of the size that
 /// decides.
