@@ -15,6 +15,9 @@
 namespace r2bench {
 namespace {
 
+/// Less is no rate that a port reports, and too little to count with. In errors, too.
+constexpr double kLeastCarried = 0.001;
+
 using Range = std::pair<uint32_t, uint32_t>;  // from, to, both included
 
 std::optional<Range> range_of(std::string_view text) {
@@ -55,28 +58,31 @@ void NicOptions::add_to(CLI::App& command, const std::string& group) {
   all.push_back(add_lists(command, "--lost", lost,
                           "NODE:NIC: this NIC is lost. Each may be a range: 0-3:1 or 2:0-1; may be repeated")
                     ->group(group));
-  all.push_back(add_lists(command, "--slow", slow,
-                          "NODE:NIC=C: this NIC carries the fraction C of its rate; may be repeated")
-                    ->group(group));
+  all.push_back(
+      add_lists(command, "--slow", slow,
+                "NODE:NIC=C: this NIC carries the fraction C of its rate, 0.001 to below 1; may be repeated")
+          ->group(group));
 }
 
 std::vector<double> NicOptions::of(uint32_t nodes) const {
   if (per_node == 0) throw UsageError(std::string(lost.empty() ? "--slow" : "--lost") + " needs --nics");
   std::vector<double> nics(size_t{nodes} * per_node, 1);
+  const auto set = [&](const std::string& entry, size_t nic, double carries) {
+    if (nics[nic] < 1) throw UsageError(entry + ": another entry names one of these NICs, too");
+    nics[nic] = carries;
+  };
   for (const std::string& text : lost)
     for_each_nic("--lost " + text, text, "NODE:NIC, such as 1:0 or 0-3:1-2", nodes, per_node,
-                 [&](size_t nic) { nics[nic] = 0; });
+                 [&](size_t nic) { set("--lost " + text, nic, 0); });
   for (const std::string& text : slow) {
-    const std::string
-        entry = "--slow " + text,
-        form = "NODE:NIC=C with the fraction C of its rate that the NIC carries, above 0 to below 1";
+    const std::string entry = "--slow " + text,
+                      form =
+                          "NODE:NIC=C with the fraction C of its rate that the NIC carries, 0.001 to below 1";
     const size_t equals = std::min(text.find('='), text.size());
     const auto carries = number_of<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
-    if (!carries || !(*carries > 0 && *carries < 1)) throw UsageError(entry + ": write " + form);
-    for_each_nic(entry, std::string_view(text).substr(0, equals), form, nodes, per_node, [&](size_t nic) {
-      if (nics[nic] < 1) throw UsageError(entry + ": another entry names one of these NICs, too");
-      nics[nic] = *carries;
-    });
+    if (!carries || !(*carries >= kLeastCarried && *carries < 1)) throw UsageError(entry + ": write " + form);
+    for_each_nic(entry, std::string_view(text).substr(0, equals), form, nodes, per_node,
+                 [&](size_t nic) { set(entry, nic, *carries); });
   }
   for (uint32_t node = 0; node < nodes; ++node) {
     const auto first = nics.begin() + static_cast<long>(node) * per_node;

@@ -16,13 +16,14 @@ namespace r2bench {
 struct NicOptions {
   uint32_t per_node = 0;          ///< 0: not known
   std::vector<std::string> lost;  ///< NODE:NIC, each a number or a range A-B
-  std::vector<std::string> slow;  ///< NODE:NIC=C
+  std::vector<std::string> slow;  ///< NODE:NIC=C, C from 0.001 to below 1
   std::vector<CLI::Option*> all;
 
   void add_to(CLI::App& command, const std::string& group);
   bool given() const { return per_node != 0 || !lost.empty() || !slow.empty(); }
   /// What each NIC carries, 0 … 1 of a whole one, those of node 0 first. Throws UsageError: no --nics, what
-  /// does not name NICs of `nodes` nodes, a NIC that is both lost and slow, a node without any NIC.
+  /// does not name NICs of `nodes` nodes, a NIC that is named twice, less than a thousandth of a NIC, a node
+  /// without any NIC.
   std::vector<double> of(uint32_t nodes) const;
 };
 

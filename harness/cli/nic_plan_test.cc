@@ -35,9 +35,17 @@ TEST_F(Program, refuses_nics_that_are_not_there) {
       {{"--nodes", "4", "--nics", "4", "--slow", "1:0=0"}, "--slow 1:0=0: write NODE:NIC=C"},
       {{"--nodes", "4", "--nics", "4", "--slow", "1:0=nan"}, "--slow 1:0=nan: write NODE:NIC=C"},
       {{"--nodes", "4", "--nics", "4", "--slow", "1:0=1.5"}, "--slow 1:0=1.5: write NODE:NIC=C"},
+      {{"--nodes", "4", "--nics", "4", "--slow", "1:0=0.0009"},
+       "--slow 1:0=0.0009: write NODE:NIC=C with the fraction C of its rate that the NIC carries, 0.001 to "
+       "below 1"},
+      {{"--nodes", "4", "--nics", "4", "--slow", "1:0-3=1e-300"}, "--slow 1:0-3=1e-300: write NODE:NIC=C"},
       {{"--nodes", "4", "--nics", "4", "--slow", "1:9=0.5"}, "--slow 1:9=0.5: there is no NIC 9"},
       {{"--nodes", "4", "--nics", "4", "--lost", "1:0", "--slow", "1:0-1=0.5"},
        "--slow 1:0-1=0.5: another entry names one of these NICs, too"},
+      {{"--nodes", "4", "--nics", "4", "--lost", "1:0,2:1,1:0"},
+       "--lost 1:0: another entry names one of these NICs, too"},
+      {{"--nodes", "4", "--nics", "4", "--lost", "1:0", "--lost", "0-1:0-1"},
+       "--lost 0-1:0-1: another entry names one of these NICs, too"},
       {{"--nodes", "4", "--nics", "4", "--lost", "1:0-3"},
        "--lost: node 1 has lost all its NICs; leave out nodes that carry no traffic"},
       {{"--nodes", "4", "--nics", "1", "--lost", "2:0"}, "--lost: node 2 has lost all its NICs"},
@@ -62,6 +70,14 @@ TEST_F(Program, refuses_nics_that_are_not_there) {
            {"explain", "--xml", "x.xml"}, {"explain", "nic_down", "--print", "1"}}) {
     EXPECT_EQ(call(words), kExitUsage);
     EXPECT_NE(err.str().find("needs --nodes or --capacities"), std::string::npos) << err.str();
+  }
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{"explain", "--nodes", "4", "--margin", "200"},
+                                             {"explain", "--capacities", "1,0.5,1", "--margin", "200"},
+                                             {"explain", "nic_down", "--margin", "200"}}) {
+    err.str("");
+    EXPECT_EQ(call(words), kExitUsage);
+    EXPECT_NE(err.str().find("--margin requires --nics"), std::string::npos) << err.str();
   }
   EXPECT_EQ(call({"explain", "nic_down", "--lost", "1:0"}), kExitUsage);
   EXPECT_EQ(call({"explain", "nic_down", "--nodes", "4"}), kExitUsage);
@@ -105,6 +121,17 @@ TEST_F(Program, says_why_nics_are_not_counted) {
   EXPECT_FALSE(says(many, "fill NIC formula")) << many;
   EXPECT_TRUE(says(said({"--nodes", "64", "--lost", "1:0,2:1"}), "fill NIC formula"));
   EXPECT_FALSE(says(said({"--nodes", "4"}), "capacities, not NICs"));
+}
+
+TEST_F(Program, a_nic_may_carry_a_thousandth) {
+  for (const std::vector<const char*>& command :
+       {std::vector<const char*>{"explain"}, std::vector<const char*>{"sim", "allreduce", "--only-chosen"}}) {
+    std::vector<const char*> all = command;
+    for (const char* word : {"--nodes", "4", "--nics", "4", "--bytes", "64MiB", "--segments", "2", "--slow",
+                             "1:0-3=0.001,2:0=0.001"})
+      all.push_back(word);
+    EXPECT_EQ(call(all), 0) << err.str();
+  }
 }
 
 TEST_F(Program, explains_what_a_job_in_mode_3_does) {

@@ -173,10 +173,10 @@ void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
   explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")->group(group);
   explain.add_option("--chakra", chakra, "Write Chakra traces to files PREFIX.RANK.et")->group(group);
   explain
-      .add_option(
-          "--margin", margin,
-          "With --nics: R2CC_COLLNET_MARGIN of the job, in percent (default: " + std::to_string(margin) + ")")
+      .add_option("--margin", margin,
+                  "R2CC_COLLNET_MARGIN of the job, in percent (default: " + std::to_string(margin) + ")")
       ->check(CLI::Range(10, 10000))
+      ->needs(job.nics.all.front())
       ->group(group);
 }
 
