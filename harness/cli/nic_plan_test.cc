@@ -264,6 +264,15 @@ TEST(Mode3, is_what_a_job_with_these_nics_does) {
   EXPECT_EQ(by_capacities.plan.choice().rails, 0);
 }
 
+TEST_F(Program, warns_of_long_simulations) {
+  call({"sim", "--help"});
+  const std::string help = words_of(out.str());
+  EXPECT_TRUE(says(help,
+                   "With --nics a simulation takes far longer, above all among many nodes: "
+                   "--only-chosen helps"))
+      << help;
+}
+
 TEST_F(Program, simulates_nics) {
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--nics", "4", "--lost", "1:0,2:1,3:2", "--bytes",
                   "64MiB", "--json"}),

@@ -146,7 +146,8 @@ void SimOptions::add_to(CLI::App& app) {
   command->add_flag("--json", json, "Print JSON");
   command->footer(
       "Examples: r2bench sim allreduce --nodes 16 --degraded 0:0.5 --bytes 1GiB\n"
-      "  r2bench sim allreduce --nodes 6 --nics 4 --lost 1:0,2:1,3:2");
+      "  r2bench sim allreduce --nodes 6 --nics 4 --lost 1:0,2:1,3:2\n\n"
+      "With --nics a simulation takes far longer, above all among many nodes: --only-chosen helps.");
 }
 
 SimArguments SimOptions::finished() const {
