@@ -78,6 +78,27 @@ TEST(NicPorts, a_slow_nic_carries_its_part) {
   EXPECT_NEAR(seconds(job, ring_allreduce(natural_order(3), 8), ports_of(job)), 4.0 / 3 / 0.75, 0.02);
 }
 
+// Node 3 has lost NIC 1. It sends a quarter of the data to node 1, then the same to node 0, which then sends
+// the other three quarters to node 1, and this sends them on to node 2. Over each NIC of node 1 comes half of
+// the data, so of node 0's three quarters one goes over NIC 0, and two over NIC 1. A NIC carries half of the
+// data a second: the two quarters take one each, and node 0's parts one and two, all of 1/2 s. Node 1 waits
+// for both, and its parts are alike.
+TEST(NicPorts, an_operation_has_completed_when_all_its_parts_have) {
+  const Job job = job_of({{}, {}, {}, {1}}, 2);
+  ScheduleBuilder builder("chain", Collective::kBroadcast, 4);
+  const uint16_t quarter = builder.add_part(0.25, 1, 1), rest = builder.add_part(0.75, 1, 1),
+                 group = builder.add_group("all");
+  const uint32_t first = builder.connect(3, 1, quarter, group),
+                 second = builder.connect(3, 0, quarter, group), third = builder.connect(0, 1, rest, group),
+                 fourth = builder.connect(1, 2, rest, group);
+  builder.recv(first, OpKind::kRecv, 0);
+  builder.send(second, 0, builder.send(first, 0).same());
+  builder.send(third, 0, builder.recv(second, OpKind::kRecv, 0).same());
+  builder.send(fourth, 0, builder.recv(third, OpKind::kRecv, 0).same());
+  builder.recv(fourth, OpKind::kRecv, 0);
+  EXPECT_NEAR(seconds(job, builder.finish(), ports_of(job)), 0.5 + 0.5 + 1 + 0.75, 0.01);
+}
+
 TEST(NicPorts, where_all_nics_of_a_rail_are_alike_they_are_as_fast_as_one_port) {
   for (const Gone& gone : std::vector<Gone>{{{}, {}, {}, {}, {}}, {{1}, {1}, {1}, {1}, {1}}})
     for (const double latency : {0.0, 1e-3}) {
