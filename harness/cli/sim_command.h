@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sim`: AllReduce algorithms on simulated ports; `explain --capacities`: what the planner takes, and the
-// schedule itself.
+// `sim`: AllReduce algorithms on simulated ports; `explain --nodes` or `--capacities`: what the planner
+// takes, and the schedule itself.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ struct SimArguments {
 
 struct PlanArguments {
   r2ccl::collective::Job job;
-  std::string algorithm;  ///< whose schedule is written; empty: the one that the planner takes
-  std::string xml;        ///< file for the schedule as XML; empty: none
-  std::string chakra;     ///< prefix of files PREFIX.RANK.et; empty: none
+  std::string algorithm;        ///< whose schedule is written; empty: the one that the planner takes
+  std::string xml;              ///< file for the schedule as XML; empty: none
+  std::string chakra;           ///< prefix of files PREFIX.RANK.et; empty: none
   std::vector<uint32_t> print;  ///< ranks whose operations are printed
+  int margin = 100;             ///< R2CC_COLLNET_MARGIN of the job, in percent
 };
 
 int sim_command(const SimArguments& arguments, const Console& console);

@@ -3,13 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <numeric>
-#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "faultinject/plan/units.h"
+#include "harness/base/numbers.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/list_option.h"
 #include "harness/cli/subcommands.h"
@@ -27,22 +27,31 @@ auto quantity(const char* option, const std::string& text, Parse parse) {
   }
 }
 
-std::optional<double> number_of(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
+constexpr uint32_t kMostNodes = 1024;
 
 }  // namespace
 
-CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
+std::vector<CLI::Option*> JobOptions::add_to(CLI::App& command, const std::string& group) {
   CLI::Option* given =
       add_lists(command, "--capacities", capacities,
                 "Capacity of each node relative to a healthy one, such as 1,1,0.5,1",
-                [](const std::string& entry) { return number_of(entry) ? "" : "is no number"; })
+                [](const std::string& entry) { return number_of<double>(entry) ? "" : "is no number"; })
           ->type_name("FLOAT")
           ->group(group);
+  CLI::Option* count =
+      command
+          .add_option("--nodes", nodes,
+                      "Number of nodes, all healthy except those of --degraded, --lost, --slow")
+          ->check(CLI::Range(2, static_cast<int>(kMostNodes)))
+          ->excludes(given)
+          ->group(group);
+  CLI::Option* of_nodes =
+      add_lists(command, "--degraded", degraded,
+                "NODE:X: this node has lost the fraction X of its capacity; may be repeated")
+          ->excludes(given)
+          ->group(group);
+  nics.add_to(command, group);
+  for (CLI::Option* of_nics : nics.all) of_nics->excludes(given)->excludes(of_nodes);
   command.add_option("--bytes", bytes, "Data of each node (default: 1 GiB)")->group(group);
   command.add_option("--rate", rate, "Rate of a healthy node in each direction (default: 400 Gbit/s)")
       ->group(group);
@@ -60,18 +69,44 @@ CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
                   "K: the largest number of segments into which the data is cut (default: 64)")
       ->check(CLI::Range(1, 65536))
       ->group(group);
-  return given;
+  return {given, count};
+}
+
+std::string JobOptions::needs_nodes() const {
+  return !degraded.empty()    ? "--degraded"
+         : !nics.lost.empty() ? "--lost"
+         : !nics.slow.empty() ? "--slow"
+         : nics.given()       ? "--nics"
+                              : "";
+}
+
+std::vector<double> JobOptions::degraded_capacities() const {
+  std::vector<double> of_nodes(nodes, 1);
+  for (const std::string& text : degraded) {
+    const size_t colon = std::min(text.find(':'), text.size());
+    const auto node = number_of<uint32_t>(std::string_view(text).substr(0, colon));
+    const auto lost = number_of<double>(std::string_view(text).substr(std::min(colon + 1, text.size())));
+    if (!node || *node >= nodes || !lost || !(*lost >= 0 && *lost < 1))
+      throw UsageError("--degraded " + text + ": write NODE:X with a node below " + std::to_string(nodes) +
+                       " and the lost part X, 0 to below 1");
+    of_nodes[*node] = 1 - *lost;
+  }
+  return of_nodes;
 }
 
 r2ccl::collective::Job JobOptions::job() const {
-  std::vector<double> of_nodes;
-  for (const std::string& capacity : capacities) of_nodes.push_back(number_of(capacity).value());
-  return job(std::move(of_nodes));
-}
-
-r2ccl::collective::Job JobOptions::job(std::vector<double> of_nodes) const {
+  if (const std::string option = needs_nodes(); nodes == 0 && !option.empty())
+    throw UsageError(option + " needs --nodes");
   r2ccl::collective::Job job;
-  job.capacities = std::move(of_nodes);
+  if (nics.given()) {
+    job.nics = nics.of(nodes);
+    for (auto nic = job.nics.begin(); nic != job.nics.end(); nic += nics.per_node)
+      job.capacities.push_back(std::accumulate(nic, nic + nics.per_node, 0.0) / nics.per_node);
+  } else if (nodes != 0) {
+    job.capacities = degraded_capacities();
+  }
+  for (const std::string& capacity : capacities)
+    job.capacities.push_back(number_of<double>(capacity).value());
   job.bytes = quantity("--bytes", bytes, faultinject::parse_bytes);
   const uint64_t bits = quantity("--rate", rate, faultinject::parse_rate);
   if (bits == 0) throw UsageError("--rate: a simulated port needs one");
@@ -84,9 +119,9 @@ r2ccl::collective::Job JobOptions::job(std::vector<double> of_nodes) const {
   }
   job.most_segments = segments;
   if (job.bytes == 0) throw UsageError("--bytes: must be more than 0");
-  if (job.capacities.size() < 2 || job.capacities.size() > 1024)
+  if (job.capacities.size() < 2 || job.capacities.size() > kMostNodes)
     throw UsageError("--capacities: " + std::to_string(job.capacities.size()) +
-                     " given, one for each node; give 2 to 1024");
+                     " given, one for each node; give 2 to " + std::to_string(kMostNodes));
   for (const double capacity : job.capacities) {
     if (!(capacity > 0 && capacity <= 1e6))
       throw UsageError(
@@ -100,13 +135,7 @@ void SimOptions::add_to(CLI::App& app) {
   command->add_option("operation", operation, "The collective operation: allreduce")
       ->required()
       ->check(CLI::IsMember({"allreduce"}));
-  CLI::Option* given = job.add_to(*command, "Options");
-  command->add_option("--nodes", nodes, "Number of nodes, all healthy except those of --degraded")
-      ->check(CLI::Range(2, 1024))
-      ->excludes(given);
-  add_lists(*command, "--degraded", degraded,
-            "NODE:X: this node has lost the fraction X of its capacity; may be repeated")
-      ->excludes(given);
+  job.add_to(*command, "Options");
   command
       ->add_option(
           "--sharing", sharing,
@@ -115,26 +144,18 @@ void SimOptions::add_to(CLI::App& app) {
       ->check(CLI::IsMember({"maxmin", "exclusive"}));
   command->add_flag("--only-chosen", only_chosen, "Simulate only the planner's choice");
   command->add_flag("--json", json, "Print JSON");
-  command->footer("Example: r2bench sim allreduce --nodes 16 --degraded 0:0.5 --bytes 1GiB");
+  command->footer(
+      "Examples: r2bench sim allreduce --nodes 16 --degraded 0:0.5 --bytes 1GiB\n"
+      "  r2bench sim allreduce --nodes 6 --nics 4 --lost 1:0,2:1,3:2\n\n"
+      "With --nics a simulation takes far longer, above all among many nodes: --only-chosen helps.");
 }
 
 SimArguments SimOptions::finished() const {
   SimArguments arguments;
-  if (job.capacities.empty() && nodes == 0) throw UsageError("sim needs --nodes or --capacities");
-  if (nodes == 0 && !degraded.empty()) throw UsageError("--degraded needs --nodes");
-  std::vector<double> of_nodes(nodes, 1);
-  for (const std::string& text : degraded) {
-    const size_t colon = text.find(':');
-    uint32_t node = nodes;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + std::min(colon, text.size()), node);
-    const auto lost = number_of(colon == std::string::npos ? "" : text.substr(colon + 1));
-    if (colon == std::string::npos || error != std::errc() || end != text.data() + colon || node >= nodes ||
-        !lost || !(*lost >= 0 && *lost < 1))
-      throw UsageError("--degraded " + text + ": write NODE:X with a node below " + std::to_string(nodes) +
-                       " and the lost part X, 0 to below 1");
-    of_nodes[node] = 1 - *lost;
-  }
-  arguments.job = job.capacities.empty() ? job.job(std::move(of_nodes)) : job.job();
+  if (!job.says_nodes() && job.needs_nodes().empty()) throw UsageError("sim needs --nodes or --capacities");
+  if (job.nics.given() && sharing == "exclusive")
+    throw UsageError("--sharing exclusive: not with --nics: a NIC is shared by weighted max-min");
+  arguments.job = job.job();
   arguments.options.sharing = sharing == "exclusive" ? Sharing::kExclusive : Sharing::kMaxMin;
   arguments.options.only_chosen = only_chosen;
   arguments.json = json;
@@ -142,36 +163,43 @@ SimArguments SimOptions::finished() const {
 }
 
 void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
-  capacities = job.add_to(explain, group);
+  of_nodes = job.add_to(explain, group);
   explain
       .add_option("--algorithm", algorithm, "The schedule to print or write (default: the planner's choice)")
       ->check(CLI::IsMember(
           {"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix", "direct"}))
-      ->needs(capacities)
       ->group(group);
   explain.add_option("--print", print, "Print the operations of this rank ('all': of all ranks)")
-      ->needs(capacities)
       ->group(group);
-  explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")
-      ->needs(capacities)
-      ->group(group);
-  explain.add_option("--chakra", chakra, "Write Chakra traces to files PREFIX.RANK.et")
-      ->needs(capacities)
+  explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")->group(group);
+  explain.add_option("--chakra", chakra, "Write Chakra traces to files PREFIX.RANK.et")->group(group);
+  explain
+      .add_option("--margin", margin,
+                  "R2CC_COLLNET_MARGIN of the job, in percent (default: " + std::to_string(margin) + ")")
+      ->check(CLI::Range(10, 10000))
+      ->needs(job.nics.all.front())
       ->group(group);
 }
 
+void PlanOptions::check_unused() const {
+  if (const std::string option = job.needs_nodes(); !option.empty())
+    throw UsageError(option + " needs --nodes");
+  for (const auto& [name, value] : {std::pair("--algorithm", &algorithm), std::pair("--print", &print),
+                                    std::pair("--xml", &xml), std::pair("--chakra", &chakra)})
+    if (!value->empty()) throw UsageError(std::string(name) + " needs --nodes or --capacities");
+}
+
 PlanArguments PlanOptions::finished() const {
-  PlanArguments arguments{job.job(), algorithm, xml, chakra, {}};
+  PlanArguments arguments{job.job(), algorithm, xml, chakra, {}, margin};
   const auto ranks = uint32_t(arguments.job.capacities.size());
   if (print == "all") {
     arguments.print.resize(ranks);
     std::iota(arguments.print.begin(), arguments.print.end(), 0u);
   } else if (!print.empty()) {
-    uint32_t rank = 0;
-    const auto [end, error] = std::from_chars(print.data(), print.data() + print.size(), rank);
-    if (error != std::errc() || end != print.data() + print.size() || rank >= ranks)
+    const auto rank = number_of<uint32_t>(print);
+    if (!rank || *rank >= ranks)
       throw UsageError("--print " + print + ": write a rank below " + std::to_string(ranks) + ", or 'all'");
-    arguments.print = {rank};
+    arguments.print = {*rank};
   }
   return arguments;
 }

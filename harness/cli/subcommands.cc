@@ -60,13 +60,15 @@ Subcommand add_explain(CLI::App& app) {
   CLI::App* explain = add_tool(app, "explain");
   CLI::Option* explained = explain->add_option("scenario", options->files, "Scenario files or names");
   options->changes.add_to(*explain, "With a scenario");
-  options->plan.add_to(*explain, "With --capacities");
-  options->plan.capacities->excludes(explained);
+  options->plan.add_to(*explain, "With --nodes or --capacities");
+  for (CLI::Option* nodes : options->plan.of_nodes) nodes->excludes(explained);
   explain->footer(
-      "Examples: r2bench explain nic_down\n  r2bench explain --capacities 1,1,0.5,1 --bytes 1GiB");
+      "Examples: r2bench explain nic_down\n  r2bench explain --capacities 1,1,0.5,1 --bytes 1GiB\n"
+      "  r2bench explain --nodes 6 --nics 4 --lost 1:0,2:1,3:2 --bytes 1GiB");
   return subcommand(explain, options, [](const Options& given, const Runner&, const Console& console) {
-    if (given.plan.capacities->count() > 0) return explain_plan_command(given.plan.finished(), console);
-    if (given.files.empty()) throw UsageError("explain needs a scenario, or --capacities");
+    if (given.plan.job.says_nodes()) return explain_plan_command(given.plan.finished(), console);
+    given.plan.check_unused();
+    if (given.files.empty()) throw UsageError("explain needs a scenario, --nodes or --capacities");
     return explain_command(given.files, given.changes.load(), console);
   });
 }

@@ -4,7 +4,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "r2ccl/collective/rail_load.h"
 
 namespace r2bench {
 
@@ -25,6 +28,10 @@ double cpu_seconds() {
 
 Result<void> simulate_into(ComparedAlgorithm& row, const Schedule& schedule, const Ports& ports,
                            uint64_t bytes) {
+  if (!have_common_rails(schedule, ports.nics)) {
+    row.simulated_s = std::numeric_limits<double>::infinity();
+    return {};
+  }
   const double before = cpu_seconds();
   const Result<SimulationResult> result = simulate(schedule, ports, bytes);
   if (!result) return result.error();
@@ -35,11 +42,45 @@ Result<void> simulate_into(ComparedAlgorithm& row, const Schedule& schedule, con
   return {};
 }
 
+Result<ComparedAlgorithm> compared(const Job& job, const Candidate& candidate, const Ports& ports) {
+  ComparedAlgorithm row;
+  row.name = name(candidate.algorithm);
+  row.formula = candidate.formula;
+  row.segments = candidate.segments;
+  row.eligible = candidate.eligible;
+  row.formula_s = candidate.has_common_rails() ? candidate.seconds : std::numeric_limits<double>::infinity();
+  if (Result<void> done = simulate_into(row, build(job, candidate), ports, job.bytes); !done)
+    return done.error();
+  return row;
+}
+
+Ports ports_of(const Job& job) {
+  Ports ports;
+  ports.capacity.emplace_back();
+  for (const double capacity : job.capacities) ports.capacity[0].push_back(capacity * job.bytes_per_second);
+  ports.nics = job.nics;
+  if (!job.nics.empty())
+    ports.nic_bytes_per_second = job.bytes_per_second * static_cast<double>(job.capacities.size()) /
+                                 static_cast<double>(job.nics.size());
+  ports.latency_s = job.latency_s;
+  ports.reduce_bytes_per_second = job.reduce_bytes_per_second;
+  return ports;
+}
+
 }  // namespace
 
 const ComparedAlgorithm& AllReduceComparison::choice() const {
   return *std::find_if(algorithms.begin(), algorithms.end(),
                        [&](const auto& row) { return row.name == chosen; });
+}
+
+std::optional<Plan> other_plan_by_capacities(const Job& job, const Plan& plan) {
+  if (!collective::rails_differ(job.nics, job.capacities.size())) return std::nullopt;
+  Job unknown = job;
+  unknown.nics.clear();
+  Result<Plan> other = collective::plan(unknown);
+  if (!other || build(job, plan.choice()) == build(unknown, other->choice())) return std::nullopt;
+  return std::move(other.value());
 }
 
 Ports upstream_ports(uint32_t nodes, uint32_t per_node, double lost, double bytes_per_second) {
@@ -59,11 +100,7 @@ Result<AllReduceComparison> compare_allreduce(const Job& job, const ComparisonOp
   if (!planned) return planned.error();
   const Plan& plan = planned.value();
   const double most = *std::max_element(job.capacities.begin(), job.capacities.end());
-  Ports ports;
-  ports.capacity.emplace_back();
-  for (const double capacity : job.capacities) ports.capacity[0].push_back(capacity * job.bytes_per_second);
-  ports.latency_s = job.latency_s;
-  ports.reduce_bytes_per_second = job.reduce_bytes_per_second;
+  Ports ports = ports_of(job);
   ports.sharing = options.sharing;
 
   AllReduceComparison result;
@@ -72,17 +109,18 @@ Result<AllReduceComparison> compare_allreduce(const Job& job, const ComparisonOp
                              static_cast<double>(job.bytes) / job.bytes_per_second;
   result.chosen = name(plan.choice().algorithm);
   result.why = plan.why;
+  result.nics_counted = plan.choice().rails > 0;
   for (const Candidate& candidate : plan.candidates) {
     if (options.only_chosen && &candidate != &plan.choice()) continue;
-    ComparedAlgorithm row;
-    row.name = name(candidate.algorithm);
-    row.formula = candidate.formula;
-    row.segments = candidate.segments;
-    row.eligible = candidate.eligible;
-    row.formula_s = candidate.seconds;
-    if (Result<void> done = simulate_into(row, build(job, candidate), ports, job.bytes); !done)
-      return done.error();
-    result.algorithms.push_back(std::move(row));
+    Result<ComparedAlgorithm> row = compared(job, candidate, ports);
+    if (!row) return row.error();
+    result.algorithms.push_back(std::move(row.value()));
+  }
+  const auto other = options.only_chosen ? std::nullopt : other_plan_by_capacities(job, plan);
+  if (other) {
+    Result<ComparedAlgorithm> row = compared(job, other->choice(), ports);
+    if (!row) return row.error();
+    result.by_capacities = std::move(row.value());
   }
   const auto degraded =
       std::count_if(job.capacities.begin(), job.capacities.end(), [&](double c) { return c < most * 0.999; });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ struct ComparedAlgorithm {
   std::string formula;
   uint32_t segments = 0;
   bool eligible = false;  ///< Candidate::eligible; not upstream's
-  double formula_s = 0;
+  double formula_s = 0;   ///< infinite: as simulated_s, if the planner counts NICs
+  /// Infinite: two nodes that exchange data have no common rail. A job's Balance finds a path, and which one
+  /// is not simulated.
   double simulated_s = 0;
   uint64_t transfers = 0, memory_bytes = 0;
   double cpu_s = 0;  ///< that the simulation took
@@ -28,8 +31,11 @@ struct AllReduceComparison {
   double bound_s = 0;
   double fault_free_ring_s = 0;  ///< T0: the ring if every node were as the best one
   std::string chosen, why;
+  bool nics_counted = false;  ///< the choice counts the job's NICs: Candidate::rails
   std::vector<ComparedAlgorithm>
       algorithms;  ///< the planner's, then "upstream" where exactly one node is degraded
+  /// What the planner would take by capacities alone, on the same NICs: nothing if it takes the same.
+  std::optional<ComparedAlgorithm> by_capacities;
 
   const ComparedAlgorithm& choice() const;
 };
@@ -40,9 +46,15 @@ struct ComparisonOptions {
   uint32_t upstream_pieces = 16;  ///< as many as its code allows
 };
 
-/// Plans the job and simulates every candidate. Errors are the planner's and the simulator's.
+/// Plans the job and simulates every candidate, on a port for each node; if Job::nics has the NICs, on a port
+/// for each NIC (upstream's schedule on upstream_ports()). Errors are the planner's and the simulator's.
 r2ccl::Result<AllReduceComparison> compare_allreduce(const r2ccl::collective::Job& job,
                                                      const ComparisonOptions& options = {});
+
+/// The plan by capacities alone, if its choice has another schedule than that of `plan`, which counts the
+/// job's NICs.
+std::optional<r2ccl::collective::Plan> other_plan_by_capacities(const r2ccl::collective::Job& job,
+                                                                const r2ccl::collective::Plan& plan);
 
 /// The ports of upstream's schedule: a part `lost` of node 0's NICs is gone, and its AllReduce of all ranks
 /// uses on every node the NICs that node 0 still has, the one of the healthy ranks the others.

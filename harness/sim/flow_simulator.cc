@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <optional>
 #include <queue>
 #include <string>
 #include <tuple>
 #include <utility>
-
-#include "harness/sim/fair_shares.h"
 
 namespace r2bench {
 namespace {
@@ -27,9 +25,12 @@ using r2ccl::collective::Wait;
 
 constexpr uint32_t kNobody = UINT32_MAX;
 
+/// A lane, as far as it uses one of its connection's flows.
 struct LaneState {
   uint32_t rank = 0;
   uint16_t number = 0;
+  uint32_t flow = 0;
+  double share = 1;  // of each chunk
   bool queued = false;
   bool busy = false;  // its operation takes time at the moment
   uint32_t op = 0, segment = 0;
@@ -37,8 +38,9 @@ struct LaneState {
   std::vector<uint32_t> waiting;  // lanes to look at when this one moves on
 };
 
-struct ConnectionState {
-  uint32_t send_lane = 0, recv_lane = 0;  // of all lanes
+struct FlowState {
+  uint32_t connection = 0;
+  uint32_t send_lane = 0, recv_lane = 0;  // of lanes_
   bool local = false;                     // within a node
   uint32_t outstanding = 0;               // sent and not taken by their receive
   uint32_t arrived = 0;                   // of these, at the receiver
@@ -57,7 +59,7 @@ struct Event {
   double at;
   uint64_t number;  // equal times: in order
   EventKind kind;
-  uint32_t connection;
+  uint32_t flow;
   bool operator>(const Event& other) const { return std::tie(at, number) > std::tie(other.at, other.number); }
 };
 
@@ -102,80 +104,46 @@ class Simulation {
   }
   double bytes_of(const LaneState& state) const {
     const Lane& lane = lane_of(state);
-    return chunk_fraction(schedule_.part_of(lane), lane.ops[state.op].chunk) * bytes_;
+    return chunk_fraction(schedule_.part_of(lane), lane.ops[state.op].chunk) * bytes_ * state.share;
   }
 
   Result<void> prepare() {
+    Result<SharedPorts> shared = shared_ports(schedule_, ports_);
+    if (!shared) return shared.error();
+    shares_ = std::move(shared.value().shares);
+    const std::vector<PortFlow>& parts = shared.value().flows;
+    flows_.resize(parts.size());
+    std::vector<uint32_t> first_flow(schedule_.connections.size() + 1, static_cast<uint32_t>(parts.size()));
+    for (uint32_t i = static_cast<uint32_t>(parts.size()); i-- > 0;) first_flow[parts[i].connection] = i;
     first_lane_.resize(schedule_.ranks);
     for (uint32_t rank = 0; rank < schedule_.ranks; ++rank) {
-      first_lane_[rank] = static_cast<uint32_t>(lanes_.size());
+      first_lane_[rank] = static_cast<uint32_t>(first_state_.size());
       for (uint16_t number = 0; number < schedule_.lanes[rank].size(); ++number) {
-        LaneState state;
-        state.rank = rank;
-        state.number = number;
-        lanes_.push_back(std::move(state));
+        const Lane& lane = schedule_.lanes[rank][number];
+        first_state_.push_back(static_cast<uint32_t>(lanes_.size()));
+        for (uint32_t i = first_flow[lane.connection]; i < first_flow[lane.connection + 1]; ++i) {
+          (lane.sends ? flows_[i].send_lane : flows_[i].recv_lane) = static_cast<uint32_t>(lanes_.size());
+          lanes_.push_back({.rank = rank, .number = number, .flow = i, .share = parts[i].share});
+        }
       }
     }
-    connections_.resize(schedule_.connections.size());
-    rates_.assign(connections_.size(), 0);
-    shared_.assign(connections_.size(), 0);
-    position_.assign(connections_.size(), kNobody);
-    in_rates_.assign(connections_.size(), false);
-    reducer_free_.assign(schedule_.ranks, 0);
-    if (Result<void> shared = prepare_ports(); !shared) return shared;
-    for (uint32_t i = 0; i < connections_.size(); ++i) {
-      const Connection& connection = schedule_.connections[i];
-      connections_[i].send_lane = first_lane_[connection.from] + connection.from_lane;
-      connections_[i].recv_lane = first_lane_[connection.to] + connection.to_lane;
-      connections_[i].local = node(connection.from) == node(connection.to);
+    first_state_.push_back(static_cast<uint32_t>(lanes_.size()));
+    for (uint32_t i = 0; i < flows_.size(); ++i) {
+      const Connection& connection = schedule_.connections[parts[i].connection];
+      flows_[i].connection = parts[i].connection;
+      flows_[i].local = node(connection.from) == node(connection.to);
     }
+    rates_.assign(flows_.size(), 0);
+    shared_.assign(flows_.size(), 0);
+    position_.assign(flows_.size(), kNobody);
+    in_rates_.assign(flows_.size(), false);
+    reducer_free_.assign(schedule_.ranks, 0);
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane) enqueue(lane);
     return {};
   }
 
   uint32_t node(uint32_t rank) const {
     return ports_.node_of_rank.empty() ? rank : ports_.node_of_rank[rank];
-  }
-
-  /// One port for each node, direction, rail class and, where they are exclusive, group.
-  Result<void> prepare_ports() {
-    using Key = std::tuple<uint32_t, bool, uint16_t, uint16_t>;
-    std::map<Key, uint32_t> numbers;
-    std::map<std::tuple<uint32_t, bool, uint16_t>, double> total;  // weight at the rails of a node
-    std::vector<double> weight, capacity;
-    std::vector<Key> keys;
-    std::vector<FairShares::Flow> flows;
-    for (const Connection& connection : schedule_.connections) {
-      const uint16_t rail_class = schedule_.groups[connection.group].rail_class;
-      const auto end = [&](uint32_t rank, bool sends) {
-        const Key key{node(rank), sends, rail_class,
-                      ports_.sharing == Sharing::kExclusive ? connection.group : uint16_t{0}};
-        const auto [at, added] = numbers.emplace(key, static_cast<uint32_t>(keys.size()));
-        if (added) keys.push_back(key), weight.push_back(0);
-        const bool local = node(connection.from) == node(connection.to);
-        if (!local)
-          weight[at->second] += connection.weight,
-              total[{node(rank), sends, rail_class}] += connection.weight;
-        return at->second;
-      };
-      FairShares::Flow flow;
-      flow.from = end(connection.from, true);
-      flow.to = end(connection.to, false);
-      flow.weight = connection.weight;
-      flows.push_back(flow);
-    }
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const auto [of_node, sends, rail_class, group] = keys[i];
-      if (rail_class >= ports_.capacity.size() || of_node >= ports_.capacity[rail_class].size()) {
-        return Error{ErrorCode::kInvalidArgument,
-                     schedule_.name + ": no capacity is given for node " + std::to_string(of_node)};
-      }
-      const double all = total[{of_node, sends, rail_class}];
-      capacity.push_back(ports_.capacity[rail_class][of_node] *
-                         (ports_.sharing == Sharing::kExclusive && all > 0 ? weight[i] / all : 1));
-    }
-    shares_.emplace_back(std::move(capacity), std::move(flows));
-    return {};
   }
 
   void enqueue(uint32_t lane) {
@@ -190,50 +158,57 @@ class Simulation {
     if (state.busy || finished(state)) return false;
     const Op& op = lane.ops[state.op];
     for (const Wait& wait : op.waits) {
-      if (wait.none()) continue;
-      LaneState& other = lanes_[first_lane_[state.rank] + wait.lane];
+      if (!wait.none() && waits(number, state, wait)) return false;
+    }
+    return lane.sends ? start_send(state) : start_receive(state, op.kind);
+  }
+
+  /// Is a part of what the operation waits for missing? Then the lane is looked at when that part is done.
+  bool waits(uint32_t number, const LaneState& state, const Wait& wait) {
+    const uint32_t lane = first_lane_[state.rank] + wait.lane;
+    for (uint32_t i = first_state_[lane]; i < first_state_[lane + 1]; ++i) {
+      LaneState& other = lanes_[i];
       const Lane& other_lane = lane_of(other);
       const uint64_t segment = wait.last ? schedule_.iterations(other_lane) - 1 : state.segment;
       if (other.done > segment * other_lane.ops.size() + wait.op) continue;
       other.waiting.push_back(number);
-      return false;
-    }
-    return lane.sends ? start_send(state, lane) : start_receive(state, lane, op.kind);
-  }
-
-  bool start_send(LaneState& state, const Lane& lane) {
-    ConnectionState& connection = connections_[lane.connection];
-    if (connection.outstanding >= schedule_.connections[lane.connection].credits) return false;
-    ++connection.outstanding;
-    ++result_.transfers;
-    const double size = bytes_of(state);
-    if (connection.local || size <= 0) {
-      sent(lane.connection);
       return true;
     }
-    state.busy = true;
-    connection.size = size;
-    connection.remaining = size + std::exchange(connection.debt, 0);
-    connection.since = now_;
-    position_[lane.connection] = static_cast<uint32_t>(active_.size());
-    active_.push_back(lane.connection);
-    ends_.push_back({});
-    set_end(lane.connection);
-    changed_ += in_rates_[lane.connection] ? -1 : 1;
     return false;
   }
 
-  bool start_receive(LaneState& state, const Lane& lane, OpKind kind) {
-    ConnectionState& connection = connections_[lane.connection];
-    if (connection.arrived == 0) return false;
+  bool start_send(LaneState& state) {
+    FlowState& flow = flows_[state.flow];
+    if (flow.outstanding >= schedule_.connections[flow.connection].credits) return false;
+    ++flow.outstanding;
+    ++result_.transfers;
+    const double size = bytes_of(state);
+    if (flow.local || size <= 0) {
+      sent(state.flow);
+      return true;
+    }
+    state.busy = true;
+    flow.size = size;
+    flow.remaining = size + std::exchange(flow.debt, 0);
+    flow.since = now_;
+    position_[state.flow] = static_cast<uint32_t>(active_.size());
+    active_.push_back(state.flow);
+    ends_.push_back({});
+    set_end(state.flow);
+    changed_ += in_rates_[state.flow] ? -1 : 1;
+    return false;
+  }
+
+  bool start_receive(LaneState& state, OpKind kind) {
+    if (flows_[state.flow].arrived == 0) return false;
     if (kind == OpKind::kRecvReduce && ports_.reduce_bytes_per_second > 0) {
       double& free = reducer_free_[state.rank];
       free = std::max(free, now_) + bytes_of(state) / ports_.reduce_bytes_per_second;
       state.busy = true;
-      events_.push({free, event_number_++, EventKind::kReduced, lane.connection});
+      events_.push({free, event_number_++, EventKind::kReduced, state.flow});
       return false;
     }
-    received(lane.connection);
+    received(state.flow);
     return true;
   }
 
@@ -244,22 +219,22 @@ class Simulation {
     state.waiting.clear();
   }
 
-  void sent(uint32_t connection) {
-    move_on(lanes_[connections_[connection].send_lane]);
-    if (ports_.latency_s > 0 && !connections_[connection].local) {
-      events_.push({now_ + ports_.latency_s, event_number_++, EventKind::kArrival, connection});
+  void sent(uint32_t flow) {
+    move_on(lanes_[flows_[flow].send_lane]);
+    if (ports_.latency_s > 0 && !flows_[flow].local) {
+      events_.push({now_ + ports_.latency_s, event_number_++, EventKind::kArrival, flow});
     } else {
-      arrive(connection);
+      arrive(flow);
     }
   }
 
-  void arrive(uint32_t connection) {
-    ++connections_[connection].arrived;
-    enqueue(connections_[connection].recv_lane);
+  void arrive(uint32_t flow) {
+    ++flows_[flow].arrived;
+    enqueue(flows_[flow].recv_lane);
   }
 
-  void received(uint32_t connection) {
-    ConnectionState& state = connections_[connection];
+  void received(uint32_t flow) {
+    FlowState& state = flows_[flow];
     --state.arrived;
     --state.outstanding;
     move_on(lanes_[state.recv_lane]);
@@ -267,14 +242,14 @@ class Simulation {
   }
 
   void share_ports() {
-    shares_.front().compute(active_, shared_);
+    shares_->compute(active_, shared_);
     std::fill(in_rates_.begin(), in_rates_.end(), false);
     for (const uint32_t i : active_) {
       in_rates_[i] = true;
       if (shared_[i] == rates_[i]) continue;
-      ConnectionState& connection = connections_[i];
-      connection.remaining = std::max(0.0, connection.remaining - rates_[i] * (now_ - connection.since));
-      connection.since = now_;
+      FlowState& flow = flows_[i];
+      flow.remaining = std::max(0.0, flow.remaining - rates_[i] * (now_ - flow.since));
+      flow.since = now_;
       rates_[i] = shared_[i];
       set_end(i);
     }
@@ -283,14 +258,14 @@ class Simulation {
 
   /// When the transfer ends at its present rate; and from when on it counts as ended.
   void set_end(uint32_t number) {
-    const ConnectionState& connection = connections_[number];
+    const FlowState& flow = flows_[number];
     End& end = ends_[position_[number]];
     if (rates_[number] <= 0) {
       end = {};
       return;
     }
-    end.at = connection.since + connection.remaining / rates_[number];
-    end.from = end.at - kSameMoment * connection.size / rates_[number];
+    end.at = flow.since + flow.remaining / rates_[number];
+    end.from = end.at - kSameMoment * flow.size / rates_[number];
   }
 
   /// To the next moment at which something happens. False: nothing moves.
@@ -309,35 +284,35 @@ class Simulation {
       const Event event = events_.top();
       events_.pop();
       if (event.kind == EventKind::kArrival) {
-        arrive(event.connection);
+        arrive(event.flow);
       } else {
-        const uint32_t lane = connections_[event.connection].recv_lane;
+        const uint32_t lane = flows_[event.flow].recv_lane;
         lanes_[lane].busy = false;
-        received(event.connection);
+        received(event.flow);
         enqueue(lane);
       }
     }
     return true;
   }
 
-  void end_transfer(uint32_t connection) {
-    ConnectionState& state = connections_[connection];
-    state.debt = std::max(0.0, state.remaining - rates_[connection] * (now_ - state.since));
-    const uint32_t last = active_.back(), hole = position_[connection];
+  void end_transfer(uint32_t flow) {
+    FlowState& state = flows_[flow];
+    state.debt = std::max(0.0, state.remaining - rates_[flow] * (now_ - state.since));
+    const uint32_t last = active_.back(), hole = position_[flow];
     active_[hole] = last;
     ends_[hole] = ends_.back();
     position_[last] = hole;
     active_.pop_back();
     ends_.pop_back();
-    changed_ += in_rates_[connection] ? 1 : -1;
+    changed_ += in_rates_[flow] ? 1 : -1;
     lanes_[state.send_lane].busy = false;
-    sent(connection);
+    sent(flow);
     enqueue(state.send_lane);
   }
 
   uint64_t memory() const {
-    uint64_t bytes = shares_.front().memory_bytes() + lanes_.capacity() * sizeof(LaneState) +
-                     connections_.capacity() * (sizeof(ConnectionState) + 4 * sizeof(double));
+    uint64_t bytes = shares_->memory_bytes() + lanes_.capacity() * sizeof(LaneState) +
+                     flows_.capacity() * (sizeof(FlowState) + 4 * sizeof(double));
     for (const auto& lanes : schedule_.lanes) {
       for (const Lane& lane : lanes) bytes += sizeof(Lane) + lane.ops.capacity() * sizeof(Op);
     }
@@ -349,16 +324,17 @@ class Simulation {
   const double bytes_;
   double now_ = 0;
   SimulationResult result_;
-  std::vector<uint32_t> first_lane_;  // by rank
+  std::vector<uint32_t> first_lane_;   // by rank
+  std::vector<uint32_t> first_state_;  // of lanes_, by lane of all
   std::vector<LaneState> lanes_;
-  std::vector<ConnectionState> connections_;
+  std::vector<FlowState> flows_;
   std::vector<uint32_t> ready_;  // lanes to look at
   std::vector<uint32_t> active_, position_, ended_;
   std::vector<End> ends_;  // as active_
   std::vector<double> rates_, shared_, reducer_free_;
-  std::vector<bool> in_rates_;  // which connections the rates were computed for
+  std::vector<bool> in_rates_;  // which flows the rates were computed for
   int64_t changed_ = 0;         // how many differ from these
-  std::vector<FairShares> shares_;
+  std::optional<FairShares> shares_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t event_number_ = 0;
 };

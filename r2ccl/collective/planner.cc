@@ -200,8 +200,7 @@ void choose(const Job& job, Plan& plan) {
 bool rails_are_right(const Job& job, Candidate& choice, std::vector<Candidate>& shapes) {
   constexpr double kRight = 1.01;
   const size_t nodes = job.capacities.size();
-  if (choice.rails <= 0 || choice.rails >= RailLimits::kNoCommonRail || nodes > kMostNodesByRails)
-    return true;
+  if (choice.rails <= 0 || !choice.has_common_rails() || nodes > kMostNodesByRails) return true;
   Candidate flat = choice;
   flat.segments = 1;
   const double need = rails_need(build(job, flat), job.nics, job.nics.size() / nodes);
@@ -219,6 +218,8 @@ bool rails_are_right(const Job& job, Candidate& choice, std::vector<Candidate>& 
 }
 
 }  // namespace
+
+bool Candidate::has_common_rails() const { return rails < RailLimits::kNoCommonRail; }
 
 const char* name(Algorithm algorithm) {
   switch (algorithm) {
@@ -265,7 +266,7 @@ Result<Plan> plan(const Job& job) {
                                                     : best_of(chosen.algorithm, job, shapes);
     choose(job, plan);
   }
-  if (!shapes.empty() && plan.choice().rails >= RailLimits::kNoCommonRail) {
+  if (!shapes.empty() && !plan.choice().has_common_rails()) {
     // Whatever is done: Balance finds a way, which none of the limits knows.
     Job unknown = job;
     unknown.nics.clear();

@@ -98,6 +98,9 @@ struct Candidate {
   /// its chunks and Job::most_ends permit it.
   bool eligible = true;
   std::string formula;  ///< transfer and fill in the words of FACTS, for printing
+
+  /// False: NICs are counted, and two nodes that exchange data have no common rail. Then times mean nothing.
+  bool has_common_rails() const;
 };
 
 struct Plan {

@@ -16,10 +16,8 @@ constexpr size_t kMostDegraded = 4;
 /// Mixes of two parts that are predicted, and by how much their busiest NIC may exceed the least.
 constexpr size_t kMostPairs = 6;
 constexpr double kNearLeast = 1.03;
-/// Among more nodes it takes too long for each size of an operation, and rings have others to put between
-/// two.
-constexpr size_t kMostNodes = 64;
-/// From so many nodes on one slow hop holds up a tree as if all were: chunks of more operations wait behind it.
+/// From so many nodes on one slow hop holds up a tree as if all were: chunks of more operations wait behind
+/// it.
 constexpr size_t kDeepTree = 16;
 /// Candidate::allowance of what is not the natural plan.
 constexpr double kAllowance = 1.03;
@@ -41,8 +39,7 @@ class Shapes {
     const Schedule trees = double_tree_allreduce(static_cast<uint32_t>(p_), 1);
     tree.rails = over_ports([&](Traffic& traffic) { traffic.add_schedule(trees); });
     const double hops = 2 * std::floor(std::log2(static_cast<double>(p_)));
-    const double lost =
-        p_ < kDeepTree ? limits_.lost_on_the_way(trees) / hops : limits_.lost_on_a_hop(trees);
+    const double lost = p_ < kDeepTree ? limits_.lost_on_the_way(trees) / hops : limits_.lost_on_a_hop(trees);
     tree.narrow = 1 + lost / limits_.slowest_node();
     shapes_.push_back(tree);
     Candidate r2ccl;
@@ -257,7 +254,7 @@ class Shapes {
 }  // namespace
 
 std::vector<Candidate> shapes_by_rails(const Job& job) {
-  if (job.capacities.size() > kMostNodes || !rails_differ(job.nics, job.capacities.size())) return {};
+  if (job.capacities.size() > kMostNodesOfShapes || !rails_differ(job.nics, job.capacities.size())) return {};
   return Shapes(job).all();
 }
 

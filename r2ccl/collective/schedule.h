@@ -61,6 +61,7 @@ struct Part {
   uint32_t chunk(uint32_t segment, uint32_t index) const {
     return first_chunk + segment * chunks_per_segment() + index;
   }
+  bool operator==(const Part&) const = default;
 };
 
 /// One end of a connection. Its operations are those of one segment; they are run for each segment of the
@@ -70,6 +71,7 @@ struct Lane {
   uint16_t part = 0;
   bool sends = false;
   std::vector<Op> ops;
+  bool operator==(const Lane&) const = default;
 };
 
 struct Connection {
@@ -78,6 +80,7 @@ struct Connection {
   uint16_t group = 0;                   ///< index into Schedule::groups
   uint32_t credits = 2;  ///< chunks that may be under way or arrived without having been taken by their op
   double weight = 0;     ///< the part of the data that it carries: its share of a port is proportional
+  bool operator==(const Connection&) const = default;
 };
 
 /// Connections that belong together, such as one ring; they get a share of each port of their own where ports
@@ -85,6 +88,7 @@ struct Connection {
 struct ConnectionGroup {
   std::string name;
   uint16_t rail_class = 0;  ///< which NICs carry it: 0 all of a node; others are the caller's (Ports)
+  bool operator==(const ConnectionGroup&) const = default;
 };
 
 struct Schedule {
@@ -104,6 +108,7 @@ struct Schedule {
   uint64_t operations() const;  ///< with all iterations
   const Part& part_of(const Lane& lane) const { return parts[lane.part]; }
   uint64_t iterations(const Lane& lane) const { return parts[lane.part].segments; }
+  bool operator==(const Schedule&) const = default;
 };
 
 /// First element and number of elements of each chunk when `elements` of them are cut as the schedule says:

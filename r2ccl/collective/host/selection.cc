@@ -48,21 +48,7 @@ class Follower final : public OperationCounter {
   const uint32_t group_;
 };
 
-constexpr uint64_t kLeastAsked = 64 << 10, kMostAsked = uint64_t{1} << 32;
-
 }  // namespace
-
-uint64_t least_bytes_worth_it(const Advise& advise, const View& view, std::string& why) {
-  uint64_t least = kNever;
-  for (uint64_t bytes = kMostAsked; advise && bytes >= kLeastAsked; bytes /= 2) {
-    const Advice advice = advise(view, bytes);
-    if (!advice.collnet && least != kNever) break;
-    why = advice.why;
-    if (!advice.collnet) break;
-    least = bytes;
-  }
-  return least;
-}
 
 // The tuners and groups of this process, which NCCL makes without telling one of the other.
 struct Registry {

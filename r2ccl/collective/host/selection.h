@@ -13,6 +13,7 @@
 
 #include "r2ccl/base/config.h"
 #include "r2ccl/base/result.h"
+#include "r2ccl/collective/host/least_size.h"
 #include "r2ccl/collective/host/plan_agreement.h"
 
 namespace r2ccl::collective {
@@ -25,17 +26,6 @@ enum class Choice : uint8_t {
   kWithoutCollNet,  ///< CollNet's entries are taken out, and NVLS's, which goes over CollNet between nodes
   kCollNet,         ///< a CollNet entry gets the least cost
 };
-
-/// Is CollNet worth it for an AllReduce of `bytes`? A pure function of these and of what the group's ranks
-/// have agreed on when they connected, so that all nodes decide alike. `why` is for the log.
-struct Advice {
-  bool collnet = false;
-  std::string why;
-};
-using Advise = std::function<Advice(const View& view, uint64_t bytes)>;
-/// The least power of two from which on all sizes are worth it; kNever: none is. `why`: of the size that
-/// decides.
-uint64_t least_bytes_worth_it(const Advise& advise, const View& view, std::string& why);
 
 /// What one rank's tuner of one communicator decides. One thread at a time.
 class Selection {
