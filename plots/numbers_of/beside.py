@@ -6,7 +6,7 @@ import statistics
 import inputs
 from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
 
-MEASURED = ("beside", "beside_2", "beside_3", "beside_4", "beside_5", "beside_6", "beside_7")  # the sets with the rule of ACKs that holds now
+MEASURED = ("beside", "beside_2", "beside_5", "beside_6", "beside_7")  # the sets with the rule of ACKs that holds now
 BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 2", "baseline_beside_ib": "R2CCL mode 0", "loose_beside_ib": "R2CCL mode 1, loose ACK",
           "ib_beside_ib": "NCCL's IB (control)"}
 # How long an AllReduce may take over R2CCL, relative to NCCL's IB transport: bytes from, to, and the most. The latter is a bus bandwidth of 0.99.
@@ -83,7 +83,7 @@ NUMBERS = {
     **{f"beside.1mib-{name}": (lambda transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, "beside_2"))))(transport)
        for name, transport in (("mode0", "baseline_beside_ib"), ("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("loose", "loose_beside_ib"))},
     **{f"beside.1mib-{number}-{name}": (lambda measured, transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, measured))))(f"beside_{number}", transport)
-       for number in (3, 4, 5, 6, 7) for name, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))},
+       for number in (5, 6, 7) for name, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))},
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
     "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
     "beside.causes-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_causes"))),
