@@ -54,6 +54,10 @@ SidesCompared compare_sides(const ModeResult& mode, size_t iters) {
     return none("fewer than " + std::to_string(turn) + " operations, one turn, began" +
                 (struck_ms ? " " + milliseconds(kBesideSettleMs) + " after the last fault or later" : "") +
                 "; give the job more 'iters'");
+  // Which side an operation is of is known by its number in the job.
+  if (iters && mode.iteration_ms.size() % iters)
+    return none("the times of " + std::to_string(mode.iteration_ms.size()) +
+                " operations are known, and a job has " + std::to_string(iters));
   // A job has whole rounds, so that each begins as the first one does.
   std::map<std::pair<size_t, size_t>, std::array<std::vector<double>, 2>> pairs;
   for (size_t i = from; i < end; ++i) {

@@ -115,6 +115,13 @@ TEST_F(BesideTest, fewer_than_one_turn_show_nothing) {
   EXPECT_EQ(sides.why_not, "fewer than 16 operations, one turn, began; give the job more 'iters'");
 }
 
+/// Where one operation was not seen, those after it would count for the other side.
+TEST_F(BesideTest, a_job_of_which_an_operation_was_not_seen_shows_nothing) {
+  const SidesCompared sides = compare_sides(job(1, 95, [](size_t) { return 10.0; }), 96);
+  EXPECT_FALSE(sides.ratio);
+  EXPECT_EQ(sides.why_not, "the times of 95 operations are known, and a job has 96");
+}
+
 TEST_F(BesideTest, a_job_that_failed_shows_nothing) {
   ModeResult mode = job(1, 64, [](size_t) { return 10.0; });
   mode.outcome = Outcome::kError;

@@ -307,7 +307,9 @@ SampleSet samples_of_result(const Json& result, const std::string& name) {
     if (!run.at("faults").empty() && mode.conditions.at("beside") == kNoOtherSide)
       add_fault_metrics(run, mode);
     if (result.at("pairs").get<int>() > 0) add_pair_metrics(result, run, mode);
-    if (run.at("faults").empty() && result.at("pairs").get<int>() == 0)
+    // Nor times of operations: half of them are the other side's.
+    if (run.at("faults").empty() && result.at("pairs").get<int>() == 0 &&
+        mode.conditions.at("beside") == kNoOtherSide)
       mode.metrics.push_back(metric("operation_ms", block_medians(run.at("iteration_ms"))));
     add_run_metrics(run, mode);
     set.modes.push_back(std::move(mode));

@@ -86,6 +86,15 @@ TEST(SampleSet, jobs_that_compare_different_sides_differ) {
   const SampleSet none = samples_of_result(sample_result("silent_port_down_10_faults"), "A");
   EXPECT_EQ(none.modes.at(0).conditions.at("beside"), "none");
   EXPECT_TRUE(is_newer_condition("beside")) << "older baselines do not say it";
+  Json healthy = sample_result("silent_port_down_10_faults");
+  for (const bool two_sides : {false, true}) {
+    for (Json& run : healthy["runs"]) {
+      run["faults"] = Json::array();
+      run["iteration_ms"] = {10.0, 11.0};
+      if (two_sides) run["metrics"]["beside"] = {{"against", "migrate"}, {"copies", 1}};
+    }
+    EXPECT_EQ(samples_of_result(healthy, "A").modes.at(0).find("operation_ms") != nullptr, !two_sides);
+  }
 }
 
 TEST(SampleSet, says_which_metrics_have_no_samples) {

@@ -117,5 +117,47 @@ TEST_F(BesideJob, only_the_other_sides_operations_are_slow_where_its_plugin_is) 
     }
 }
 
+TEST_F(BesideJob, a_side_that_cannot_start_is_an_error_and_no_crash) {
+  for (const char* variables :
+       {"TESTNET_UNSET: 1}, beside: baseline", "A: b}, beside: {mode: baseline, env: {TESTNET_UNSET: 1}}"}) {
+    load(std::string("workload: {bytes: 4 KiB, iters: 64, warmup: 2}\nmodes: [{mode: baseline, env: {") +
+         variables + "}]\n");
+    scenario_.workload.plugin = TESTNET_PLUGIN;
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kError) << variables;
+    EXPECT_NE(mode.error.find("maxP2pBytes"), std::string::npos) << mode.error;
+    scenario_.workload.plugin = "nonexistent";
+    EXPECT_NE(run().error.find("libnccl-net-nonexistent.so"), std::string::npos);
+  }
+}
+
+TEST_F(BesideJob, settings_of_the_other_side_are_checked_before_anything_starts) {
+  load(
+      "workload: {iters: 64}\nmodes: [{mode: balance, beside: {mode: migrate, env: {R2CC_SUSPECT_MS: "
+      "x}}}]\n");
+  scenario_.workload.plugin = "r2ccl";
+  try {
+    run();
+    ADD_FAILURE() << "not refused";
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("env of the other side of mode 'balance': R2CC_SUSPECT_MS='x'"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+// The tuner reads the mode when it starts: without it each AllReduce of this size would go through CollNet.
+TEST_F(BesideJob, the_other_side_has_a_tuner_of_its_own_mode) {
+  for (const char* modes : {"{mode: migrate, beside: allreduce}", "{mode: allreduce, beside: migrate}"}) {
+    load(std::string("fabric: {nodes: 3, nics_per_node: 2, nic_rate: 1 Gbit/s}\n"
+                     "workload: {op: allreduce, bytes: 2 MiB, iters: 32, warmup: 2}\nmodes: [") +
+         modes + "]\n");
+    options_.fabric = "vhca";
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+    EXPECT_EQ(mode.correctness.collnet_operations, 0u) << modes << ": with all NICs the ring is better";
+  }
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -46,15 +46,23 @@ void check_plugin_and_memory(const Scenario& scenario, const std::vector<const M
     throw UsageError(scenario.source_file + ": plugin " + plugin + " cannot be read: " + strerror(errno));
   if (plugin == Workload{}.plugin)  // its settings are read here as its processes will
     for (const Mode* mode : modes) {
+      const auto check = [&](const std::map<std::string, std::string>& environment,
+                             const std::string& whose) {
+        const auto config = r2ccl::Config::from([&](const char* variable) -> const char* {
+          const auto found = environment.find(variable);
+          return found != environment.end() ? found->second.c_str() : std::getenv(variable);
+        });
+        if (!config)
+          throw UsageError(scenario.source_file + ": env of " + whose + "mode '" + mode->label +
+                           "': " + config.error().message);
+      };
       auto environment = mode->env;
       environment.insert(scenario.env.begin(), scenario.env.end());
-      const auto config = r2ccl::Config::from([&](const char* variable) -> const char* {
-        const auto found = environment.find(variable);
-        return found != environment.end() ? found->second.c_str() : std::getenv(variable);
-      });
-      if (!config)
-        throw UsageError(scenario.source_file + ": env of mode '" + mode->label +
-                         "': " + config.error().message);
+      check(environment, "");
+      if (!mode->beside) continue;
+      auto other = mode->beside->env;
+      other.insert(environment.begin(), environment.end());
+      check(other, "the other side of ");
     }
   if (scenario.workload.engine == Engine::kNccl) {
     const std::string& library = scenario.workload.nccl.library;

@@ -18,6 +18,29 @@ void check_rounds(Document& document, const YAML::Node& root, const Scenario& sc
                       " operations (32 × copies); write such a number as 'iters'");
 }
 
+/// What strikes single queue pairs or work requests strikes those of the side whose turn it is.
+void check_strikes(Document& document, const Scenario& scenario, const std::string& who) {
+  for (const faultinject::FaultSpec& fault : scenario.faults)
+    if (fault.kind->takes == faultinject::Takes::kQueuePairs &&
+        fault.target.qp.kind != faultinject::QpSelector::Kind::kAll &&
+        fault.count != faultinject::FaultSpec::kAll)
+      document.report_line(fault.line, fault.column,
+                           who + ", and '" + fault.name +
+                               "' would strike one of them alone; write 'qp: all' or 'count: all', or choose "
+                               "a fault of the whole NIC");
+}
+
+/// Pairs compare whole jobs, and such a job's operations are of two sides.
+void check_pairs(Document& document, const YAML::Node& root, const Scenario& scenario) {
+  if (scenario.pairs == 0) return;
+  for (const Mode& mode : scenario.modes)
+    if (scenario.compares_sides(mode))
+      return document.report(std::as_const(root)["pairs"],
+                             "'pairs' compares jobs with each other, and those of mode '" + mode.label +
+                                 "' have the operations of two sides; leave out 'pairs' and use "
+                                 "'beside_ratio'");
+}
+
 }  // namespace
 
 std::optional<OtherSide> read_other_side(Document& document, MapReader& mode) {
@@ -60,8 +83,10 @@ void check_other_sides(Document& document, const YAML::Node& root, const Scenari
                       who +
                           ", and a repeated fault would strike in one side's turn or the other's; leave out "
                           "'repeats'");
+    check_strikes(document, scenario, who);
     check_rounds(document, root, scenario, who);
   }
+  check_pairs(document, root, scenario);
   if (!in_file && scenario.workload.copies > 0 && scenario.workload.engine == Engine::kCpu)
     document.report(
         std::as_const(root)["workload"]["copies"],

@@ -118,6 +118,16 @@ INSTANTIATE_TEST_SUITE_P(
                    SIXTY_FOUR "modes: [{mode: balance, beside: migrate}]\nrepeats: 2\n"
                               "faults: [{at: {iter: 2}, target: node1/nic0, kind: port_down, for: 1 s}]",
                    4, 10, "leave out 'repeats'"},
+        BesideCase{"one_queue_pair",
+                   SIXTY_FOUR "modes: [{mode: balance, beside: migrate}]\n"
+                              "faults: [{at: {iter: 2}, target: node1/nic0, kind: qp_error}]",
+                   4, 10, "would strike one of them alone; write 'qp: all'"},
+        BesideCase{"pairs", SIXTY_FOUR "modes: [migrate, {mode: balance, beside: migrate}]\npairs: 8", 4, 8,
+                   "those of mode 'balance' have the operations of two sides; leave out 'pairs'"},
+        BesideCase{"pairs_of_transports",
+                   "workload: {engine: nccl, iters: 256}\n"
+                   "modes: [migrate, {mode: migrate, label: a, transport: plugin_beside_ib}]\npairs: 8",
+                   4, 8, "those of mode 'a' have the operations of two sides"},
         BesideCase{"iters", "workload: {iters: 48}\nmodes: [{mode: balance, beside: migrate}]", 2, 19,
                    "begins equally often in a multiple of 32 operations (32 × copies)"},
         BesideCase{"iters_of_copies",

@@ -260,9 +260,10 @@ std::string copy_of_plugin(const std::string& name) {
     copied = sendfile(to, from, &done, size_t(status.st_size - done)) > 0;
   const int error = errno;
   if (from >= 0) close(from);
-  dlclose(library);
-  if (!copied) throw PluginError("the net plugin '" + name + "' cannot be copied: " + std::strerror(error));
-  return "/proc/self/fd/" + std::to_string(to);
+  // The library stays loaded: the loader would else take the copy for it, which has the same SONAME.
+  if (copied) return "/proc/self/fd/" + std::to_string(to);
+  if (to >= 0) close(to);
+  throw PluginError("the net plugin '" + name + "' cannot be copied: " + std::strerror(error));
 }
 
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {

@@ -145,28 +145,35 @@ void Rank::set_up() {
 
 void Rank::open_plugins() {
   turns_ = {config_.pairs};
-  sets_.resize(size_t(turns_.sets()));
+  RankConfig other = config_;
+  other.collnet = config_.other_collnet;
+  const std::string copy = config_.pairs ? copy_of_plugin(config_.plugin) : "";
+  // All before the first is opened: closing and reports go through them, also when one cannot be opened.
+  for (int set = 0; set < turns_.sets(); ++set) {
+    const bool others = Turns::side_of_set(set) == 1;
+    sets_.push_back(std::make_unique<Connections>(others ? other : config_, others ? copy : config_.plugin,
+                                                  communicator() + (uint64_t(set) << 24)));
+  }
   if (config_.pairs) {
     // A library reads most of its variables when it starts, and this program those of its trace.
     Writer::instance();
-    RankConfig other = config_;
-    other.collnet = config_.other_collnet;
-    const std::string copy = copy_of_plugin(config_.plugin);
     auto environment = config_.other_environment;
     // The job's trace is of the mode that it is called after; the other side writes as much, for nobody.
     if (std::getenv("R2CC_TRACE"))
       environment["R2CC_TRACE"] = other_trace_.emplace(r2ccl::trace::Reader::create()).path();
+    // Each instance replaces the whole file. In a name that no collector reads (they take *.prom).
+    if (const char* counters = std::getenv("R2CC_METRICS"); counters && *counters)
+      environment.try_emplace("R2CC_METRICS", std::string(counters) + ".beside");
     const ChangedEnvironment changed(environment);
     for (int set = 0; set < turns_.sets(); ++set)
-      if (Turns::side_of_set(set) == 1) open(set, other, copy);
+      if (Turns::side_of_set(set) == 1) open(set);
   }
   for (int set = 0; set < turns_.sets(); ++set)
-    if (!sets_[size_t(set)]) open(set, config_, config_.plugin);
+    if (Turns::side_of_set(set) == 0) open(set);
 }
 
-void Rank::open(int set, const RankConfig& config, const std::string& plugin) {
-  auto& connections = sets_[size_t(set)];
-  connections = std::make_unique<Connections>(config, plugin, communicator() + (uint64_t(set) << 24));
+void Rank::open(int set) {
+  const auto& connections = sets_[size_t(set)];
   connections->open();
   if (set == 0) {
     nlohmann::json names = nlohmann::json::array();
@@ -206,7 +213,12 @@ void Rank::connect() {
                            std::to_string(config_.setup_limit_ms) + " ms");
       std::this_thread::sleep_for(50us);
     }
-    for (const auto& set : sets_) set->connect_coll();
+    for (int set = 0; set < turns_.sets(); ++set) {
+      // Tuners start here, and read the mode.
+      const ChangedEnvironment changed(Turns::side_of_set(set) == 1 ? config_.other_environment
+                                                                    : std::map<std::string, std::string>{});
+      sets_[size_t(set)]->connect_coll();
+    }
   });
 }
 

@@ -36,7 +36,7 @@ class Rank {
   void set_up();
   /// And prepares them. The other side's, if there is one, come first, with its environment.
   void open_plugins();
-  void open(int set, const RankConfig& config, const std::string& plugin);
+  void open(int set);
   /// Starts the next operation on the set of communicators whose turn it is; polled_ is then what runs it.
   void start(std::optional<uint64_t> number);
   /// CPU time from now on is used for `side`; -1: for none.
