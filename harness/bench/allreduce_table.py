@@ -12,7 +12,7 @@ the same within each job, where operations of two modes take turns (`beside` in 
 the modes do. Its `ratios` are each job's median times of the one over the other, and `ratios_before` the same before the loss. A job of it
 has a multiple of 32 operations, 96 at least, which is long for large ones.
 
-A node has four NICs of --mbits each, and loses the fraction x of them in the middle of each job: one for x = 1/4, two for x = 1/2. For
+A node has four NICs of --mbits each, and loses the fraction x of them after a third of each job: one for x = 1/4, two for x = 1/2. For
 x = 1/8 it has eight NICs of half the rate, and loses one; with --eighth throttle it has four, and one of them falls to half its rate. T is the median duration of an operation once the job has settled after the loss,
 and T0 the median before the loss, in the same job. `--mbits auto` takes the highest rate at which healthy rings (NCCL's and the engine's)
 reach 0.97 of what the ports carry, with the number of NICs that belongs to x. Mode 3 runs with its default settings unless --margin is

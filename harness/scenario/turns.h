@@ -12,7 +12,7 @@ struct Turns {
   int pairs = 0;  ///< 0: no comparison, one set
 
   /// Each turn of 16 operations is of the next two sets: four of one, eight of the other, four of the one. A
-  /// drift of the machine favours neither, and of four operations three follow one of their own side. When
+  /// drift of the machine favours neither, and of 16 operations at least 13 follow one of their own side. When
   /// all sets have had a turn, the other side begins: the first four find other data in the caches.
   static constexpr int kTurn = 16;
   /// Operations in which each set has begun and ended its turns equally often.
