@@ -40,7 +40,7 @@ struct Spread {
   std::vector<LaneShare> parts;  ///< of each
   bool active_first = false;     ///< over[0] is the active path
   bool operator==(const Spread& other) const {
-    return over == other.over &&
+    return over == other.over && active_first == other.active_first &&
            std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(), alike);
   }
 };

@@ -229,6 +229,11 @@ TEST(Spread, is_the_same_while_paths_are_and_shares_hardly_differ) {
   EXPECT_FALSE(over(4, 0.5) == over(4, 0.6));
   EXPECT_FALSE(over(4, 0.5) == over(5, 0.5));
   EXPECT_FALSE(over(4, 0.5) == over(4, 0));
+  // The same lanes, of which the first is the active path, or not.
+  const std::vector<LaneShare> halves{{0.5, false}, {0.5, false}};
+  EXPECT_FALSE(
+      spread(std::vector<uint32_t>{4, 5}, halves) ==
+      spread(std::vector<uint32_t>{7, 4, 5}, std::vector<LaneShare>{{0, false}, {0.5, false}, {0.5, false}}));
 }
 
 }  // namespace
