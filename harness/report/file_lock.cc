@@ -48,10 +48,8 @@ std::string no_locks(const fs::path& file, int by_flock, int by_range) {
   return file.string() + ": its file system gives no locks (flock: " + std::strerror(by_flock) +
          "; fcntl: " + std::strerror(by_range) +
          "). If two programs change the file at the same time, the changes of one are lost: let one end "
-         "before the "
-         "other begins, or choose a file on a local disk. Lustre gives locks when it is mounted with -o "
-         "flock, NFS "
-         "when its lock service runs";
+         "before the other begins, or choose a file on a local disk. Lustre gives locks when it is mounted "
+         "with -o flock, NFS when its lock service runs";
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ Result<ComparedAlgorithm> compared(const Job& job, const Candidate& candidate, c
   return row;
 }
 
+}  // namespace
+
 Ports ports_of(const Job& job) {
   Ports ports;
   ports.capacity.emplace_back();
@@ -66,8 +68,6 @@ Ports ports_of(const Job& job) {
   ports.reduce_bytes_per_second = job.reduce_bytes_per_second;
   return ports;
 }
-
-}  // namespace
 
 const ComparedAlgorithm& AllReduceComparison::choice() const {
   return *std::find_if(algorithms.begin(), algorithms.end(),

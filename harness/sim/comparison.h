@@ -51,6 +51,9 @@ struct ComparisonOptions {
 r2ccl::Result<AllReduceComparison> compare_allreduce(const r2ccl::collective::Job& job,
                                                      const ComparisonOptions& options = {});
 
+/// A port for each node, or for each NIC if Job::nics has them.
+Ports ports_of(const r2ccl::collective::Job& job);
+
 /// The plan by capacities alone, if its choice has another schedule than that of `plan`, which counts the
 /// job's NICs.
 std::optional<r2ccl::collective::Plan> other_plan_by_capacities(const r2ccl::collective::Job& job,

@@ -39,20 +39,9 @@ Job job_of(const Gone& gone, size_t rails = 4) {
   return job;
 }
 
-Ports ports_of(const Job& job) {
-  Ports ports;
-  ports.nics = job.nics;
-  ports.nic_bytes_per_second = job.bytes_per_second * double(job.capacities.size()) / double(job.nics.size());
-  ports.latency_s = job.latency_s;
-  return ports;
-}
-
-Ports node_ports_of(const Job& job) {
-  Ports ports;
-  ports.capacity.emplace_back();
-  for (const double capacity : job.capacities) ports.capacity[0].push_back(capacity * job.bytes_per_second);
-  ports.latency_s = job.latency_s;
-  return ports;
+Ports node_ports_of(Job job) {
+  job.nics.clear();
+  return ports_of(job);
 }
 
 std::vector<Candidate> candidates_of(const Job& job) { return plan(job).value().candidates; }

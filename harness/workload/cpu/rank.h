@@ -34,7 +34,7 @@ class Rank {
   void say(const nlohmann::json& message) { talk_.say(message); }
 
   void set_up();
-  /// And prepares them. The other side's, if there is one, come first, with its environment.
+  /// Opens and prepares all sets. The other side's, if there is one, come first, with its environment.
   void open_plugins();
   void open(int set);
   /// Starts the next operation on the set of communicators whose turn it is; polled_ is then what runs it.
