@@ -6,7 +6,8 @@
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
     harness/bench/allreduce_table.py turns --nodes 4 --mbits 400 --largest 8 --out build/allreduce
 
-`algorithms` compares the algorithms with the lower bound and with the simulator. `sizes` compares mode 3 with ring and Balance at
+`algorithms` compares the algorithms with the lower bound, and with the simulated time of the schedule that the job's log names, with as many segments
+as all pieces of the operation have. `sizes` compares mode 3 with ring and Balance at
 each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size. `turns` does
 the same within each job, where operations of two modes take turns (`beside` in a scenario): jobs differ from each other by much more than
 the modes do. Its `ratios` are each job's median times of the one over the other, and `ratios_before` the same before the loss. A job of it
@@ -175,15 +176,25 @@ def bounds(nodes, lost, mbits, size):
     return max(1 / least, 2 * (nodes - 1) / (nodes - LOST[lost])) * unit, ring * unit, ring / least * unit
 
 
-def simulated(arguments, nodes, lost, mbits, size):
-    """Milliseconds by the simulator's names."""
+def simulated(arguments, nodes, lost, mbits, size, schedule):
+    """Milliseconds of a schedule: (algorithm, K), as taken() has it; None without one."""
+    if not schedule:
+        return None
     capacities = [str(1 - LOST[lost])] + ["1"] * (nodes - 1)
     done = subprocess.run([arguments.r2bench, "sim", "allreduce", "--capacities", *capacities, "--bytes", f"{size}B", "--rate", f"{mbits * NICS} Mbit/s",
-                           "--segments", str(arguments.segments), "--json"], capture_output=True, text=True, timeout=300, check=True)
-    said = json.loads(done.stdout)
-    found = {entry["name"]: entry["simulated_s"] * 1e3 for entry in said["algorithms"]}
-    found["planner"] = found["mode3"] = found[said["chosen"]]
-    return found
+                           "--segments", str(schedule[1]), "--json"], capture_output=True, text=True, timeout=300, check=True)
+    return next((entry["simulated_s"] * 1e3 for entry in json.loads(done.stdout)["algorithms"] if entry["name"] == schedule[0]), None)
+
+
+def taken(jobs, size):
+    """(algorithm, segments of the whole operation) by the last plan that the logs of all jobs name; None where they differ, or where mode 3 leaves operations to NCCL's
+    ring. NCCL cuts an operation into pieces, and the schedule has K segments for each; those in flight fill the ports while others begin and end."""
+    found = set()
+    for job in jobs:
+        named = [match for line in job.get("plans", []) if (match := re.match(r"AllReduce of ([0-9]+) KiB among .*, plan ([0-9]+): (\w+) of ([0-9]+) segments", line))]
+        last = named[-1] if named and (named[-1][2] != "0" or job["algorithm"] != "mode3") else None
+        found.add((last[3], max(1, size // (int(last[1]) << 10)) * int(last[4])) if last else None)
+    return found.pop() if len(found) == 1 else None
 
 
 def rate_for(arguments, nodes, lost):
@@ -223,7 +234,6 @@ def read_arguments():
     parser.add_argument("--largest", type=int, default=256, help="sizes, turns: largest size in MiB, at most 1024")
     parser.add_argument("--smallest", type=int, default=0, help="sizes, turns: smallest size in MiB")
     parser.add_argument("--bytes", type=comma_list.numbers, help="sizes, turns: these sizes in bytes, separated by commas, instead of --smallest to --largest")
-    parser.add_argument("--segments", type=int, default=32, help="largest number of segments of the simulator's schedules")
     parser.add_argument("--rounds", type=int, default=3, help="how often each job runs")
     parser.add_argument("--small-rounds", type=int, default=0, help="how often each job with operations below 16 MiB runs (default: as --rounds)")
     parser.add_argument("--minutes", type=float, default=60, help="start no further round or point of the table after this time")
@@ -329,19 +339,19 @@ def table_rows(arguments, nodes, x, mbits, size, jobs):
     if arguments.table == "turns":
         return rows_of_turns(arguments, nodes, x, mbits, size, jobs)
     bound, ring, degraded = bounds(nodes, x, mbits, size)
-    said = simulated(arguments, nodes, x, mbits, size) if arguments.table == "algorithms" and x != "0" else {}
     best, better = min(((statistics.median(r["t_ms"] for r in jobs[name]), name) for name in ("ring", "balance") if name in jobs), default=(None, None))
     rows = []
     for label, done in jobs.items():
         t, t0 = (statistics.median(r[key] for r in done) for key in ("t_ms", "t0_ms"))
+        expected = simulated(arguments, nodes, x, mbits, size, taken(done, size)) if arguments.table == "algorithms" and x != "0" else None
         row = {"nodes": nodes, "lost": x, "bytes": size, "mbits": mbits, "margin": arguments.margin or "", "algorithm": label, "jobs": len(done), "t_ms": round(t, 3), "t0_ms": round(t0, 3),
                "t_to_t0": round(t / t0, 4), "bound_ms": round(bound, 6), "t_to_bound": round(t / bound, 4), "healthy_ring_ms": round(ring, 3),
-               "degraded_ring_ms": round(degraded, 3), "simulated_ms": round(said[label], 3) if label in said else "",
-               "t_to_simulated": round(t / said[label], 4) if label in said else "", "to_better_of_ring_and_balance": round(t / best, 4) if best else "",
+               "degraded_ring_ms": round(degraded, 3), "simulated_ms": round(expected, 3) if expected else "",
+               "t_to_simulated": round(t / expected, 4) if expected else "", "to_better_of_ring_and_balance": round(t / best, 4) if best else "",
                "ratios": ratios(done, jobs[better]) if best and label == "mode3" else "", "cpu_idle": min(r["cpu_idle"] for r in done)}
         rows.append(row)
         print(f"{nodes} nodes, x = {x}, {size} B, {label:16} {t:9.2f} ms = {row['t_to_t0']:.3f} T0 = {row['t_to_bound']:.3f} bound"
-              + (f", simulated {said[label]:.2f}" if label in said else "") + f", CPUs idle {row['cpu_idle']:.2f}", flush=True)
+              + (f", simulated {expected:.2f}" if expected else "") + f", CPUs idle {row['cpu_idle']:.2f}", flush=True)
     return rows
 
 

@@ -159,6 +159,17 @@ class Table(unittest.TestCase):
             os.sched_setaffinity(0, mine)
         self.assertLess(one, all_of_them * 1.5 / len(mine) if len(mine) > 1 else all_of_them + 1e6)
 
+    def test_a_job_is_compared_with_the_simulation_of_what_it_took(self):
+        def job(*plans, algorithm="mode3"):
+            return {"algorithm": algorithm, "plans": ["mode 3: plan 1: from operation 5 on"] + ["AllReduce of 4096 KiB among 3 nodes, plan %d: %s of %d segments. With node 1 at 50 %%, ..." % plan for plan in plans]}
+        size = 64 << 20
+        self.assertEqual(table.taken([job((0, "ring", 1), (1, "mix", 2))], size), ("mix", 32), "16 pieces of 2 segments")
+        self.assertEqual(table.taken([job((1, "mix", 2), (2, "unequal_ring", 8))], size), ("unequal_ring", 128))
+        self.assertIsNone(table.taken([job((0, "ring", 1))], size), "no plan since the loss: NCCL's ring under Balance")
+        self.assertEqual(table.taken([job((0, "ring", 1), algorithm="ring")], size), ("ring", 16), "forced")
+        self.assertIsNone(table.taken([job()], size))
+        self.assertIsNone(table.taken([job((1, "mix", 2)), job((1, "four_stage", 2))], size), "jobs that differ")
+
     def test_what_there_was_no_time_for_is_said(self):
         with open(os.path.join(self.folder, "asked"), "w", encoding="utf-8"), open(os.path.join(self.folder, "sizes.csv"), "w", encoding="utf-8"):
             pass
