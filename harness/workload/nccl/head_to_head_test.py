@@ -92,6 +92,13 @@ class Measures(unittest.TestCase):
                 self.assertGreaterEqual(row["warmup"], 2 * int(copies))  # each communicator connects before it is timed
                 self.assertIn(f", copies: {copies}}}", rows_of.scenario(row, "x"))
 
+    def test_the_turns_of_a_job_can_be_told(self):
+        for row in rows_of.plan(arguments("--table", "beside", "--copies", "4", "--turns", "24")):
+            self.assertEqual(row["iters"], 24 * rows_of.TURNS)
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+            arguments("--table", "beside", "--turns", "24")
+        self.assertIn("--turns 24: a multiple of 16 is needed", said.getvalue())
+
     def test_predictions_are_ranges_and_words(self):
         found = {"survives": True, "wrong": 0, "stall_ms": 33.0}
         self.assertTrue(head_to_head.came_true({"survives": True, "stall_ms": [20, 70]}, found))
