@@ -6,7 +6,10 @@ import statistics
 import inputs
 from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
 
-MEASURED = ("beside", "beside_2", "beside_5", "beside_6", "beside_7")  # the sets with the rule of ACKs that holds now
+MEASURED = ("beside", "beside_2", "beside_7", "beside_8")  # the sets in which an ACK waits for 16 tests, before the wait was learned
+# The rule of ACKs, the set, the transport.
+ACKS = (("16 tests", "beside_8", "migrate_beside_ib"), ("1024 tests", "beside_acks_1024", "migrate_beside_ib"), ("none awaited", "beside_8", "loose_beside_ib"),
+        ("learned, at most 512 tests", "beside_9", "migrate_beside_ib"), ("learned, at most 512 tests", "beside_9", "balance_beside_ib"), ("–", "beside_9", "ib_beside_ib"))
 BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 2", "baseline_beside_ib": "R2CCL mode 0", "loose_beside_ib": "R2CCL mode 1, loose ACK",
           "ib_beside_ib": "NCCL's IB (control)"}
 # How long an AllReduce may take over R2CCL, relative to NCCL's IB transport: bytes from, to, and the most. The latter is a bus bandwidth of 0.99.
@@ -56,6 +59,16 @@ def beside_sends(results):
     return markdown(["tests in vain", "jobs", "ratio of the times", "95 % interval, by jobs", "ratio of the CPU times"], lines)
 
 
+def beside_acks(results):
+    """How long the ACK of a message waits while others are open, at 1 MiB."""
+    lines = []
+    for rule, name, transport in ACKS:
+        ratios, rows = beside(results, name)[2**20, transport]
+        between = between_jobs(rows)
+        lines.append([rule, BESIDE[transport].removesuffix(", loose ACK"), len(rows), short(statistics.median(ratios), 4), from_to(between, 4), within_bound(2**20, between), median_of(rows, "cpu_ratio", 4)])
+    return markdown(["an ACK waits for", "transport", "jobs", "ratio of the times", "95 % interval, by jobs", "bound", "ratio of the CPU times"], lines)
+
+
 def beside_most(results, transport, sizes):
     """The ratio of the size at which it is the greatest."""
     return short(max(statistics.median(ratios) for (size, of), (ratios, _) in beside(results, *MEASURED).items() if of == transport and size in sizes))
@@ -69,6 +82,7 @@ BLOCKS = {
     "beside": lambda results: beside_table(results, *MEASURED),
     "beside-causes": lambda results: beside_table(results, "beside_causes"),
     "beside-sends": beside_sends,
+    "beside-acks": beside_acks,
 }
 NUMBERS = {
     "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, *MEASURED).items() if transport == "ib_beside_ib")),
@@ -83,7 +97,7 @@ NUMBERS = {
     **{f"beside.1mib-{name}": (lambda transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, "beside_2"))))(transport)
        for name, transport in (("mode0", "baseline_beside_ib"), ("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("loose", "loose_beside_ib"))},
     **{f"beside.1mib-{number}-{name}": (lambda measured, transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, measured))))(f"beside_{number}", transport)
-       for number in (5, 6, 7) for name, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))},
+       for number in (7,) for name, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))},
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
     "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
     "beside.causes-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_causes"))),

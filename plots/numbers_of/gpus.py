@@ -8,7 +8,7 @@ from numbers_of.words import markdown, median_of, mode, rows_of, short
 
 def nccl(results):
     rows = []
-    for name in ("nccl_four_gpus", "nccl_two_gpus", "nccl_one_gpu", "nccl_first", "nccl_unlimited"):
+    for name in ("nccl_four_gpus", "nccl_two_gpus", "nccl_one_gpu", "nccl_unlimited"):
         lines = rows_of(results, "nccl", name)
         cases = {row["case"]: row for row in lines}
         rows.append([f"`{name}`", len(cases), sum(row["as_expected"] == "1" for row in cases.values()), sum(int(row["wrong"] or 0) for row in lines),

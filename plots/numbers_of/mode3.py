@@ -71,27 +71,35 @@ LOST = ("0", "1/8", "1/4", "1/2")
 ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
 
 
-def mode3_algorithms(results, measured="mode3_algorithms"):
-    lines, rows = rows_of(results, "allreduce_emulated", measured), []
+ALGORITHMS_SET = "mode3_algorithms_256_2"
+
+
+def mode3_algorithms(results):
+    """Times over the lower bound; and those of mode 3 over the simulated time of what it took."""
+    lines, rows = rows_of(results, "allreduce_emulated", ALGORITHMS_SET), []
     for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
         here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
-        rows.append([nodes, lost, mbits, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
-                     *(short(here[name]["t_to_bound"]) if name in here else "–" for name in ALGORITHMS)])
-    return markdown(["nodes", "x", "NIC (Mbit/s)", "CPUs idle", "bound (ms)", *ALGORITHMS.values()], rows)
+        rows.append([nodes, lost, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
+                     *(short(here[name]["t_to_bound"], 4 if name == "mode3" else 3) if name in here else "–" for name in ALGORITHMS), short(here["mode3"]["t_to_simulated"])])
+    return markdown(["nodes", "x", "CPUs idle", "bound (ms)", *ALGORITHMS.values(), "mode 3 / simulated"], rows)
 
 
-def mode3_plans(results):
-    """Mode 3 beside the bound and the simulator; a later measurement replaces an earlier one."""
-    lines = {(row["nodes"], row["lost"], row["algorithm"]): row for measured in ("mode3_plans", "mode3_plans_2") for row in rows_of(results, "allreduce_emulated", measured)}
-    names = {"balance": "Balance", "mode3": "mode 3", "planner": "the planner's schedule, forced"}
-    rows = [[row["nodes"], row["lost"], names[row["algorithm"]], short(row["cpu_idle"]), short(row["bound_ms"]), short(row["t_ms"]), short(row["t_to_bound"]), short(row["t_to_simulated"])]
-            for row in sorted(lines.values(), key=lambda row: (int(row["nodes"]), list(LOST).index(row["lost"]), row["algorithm"]))]
-    return markdown(["nodes", "x", "algorithm", "CPUs idle", "bound (ms)", "time (ms)", "time / bound", "time / simulated"], rows)
+def algorithms_most(results, column, *algorithms):
+    return short(max(float(row[column]) for row in rows_of(results, "allreduce_emulated", ALGORITHMS_SET) if row["algorithm"] in algorithms and row[column]), 4)
+
+
+def healthy_least(results):
+    """What the rings carried before the loss, relative to what their ports can: at the point where it is least."""
+    def of(row):
+        nodes, rate = int(row["nodes"]), 4 * float(row["mbits"]) * 1e6 / 8
+        return 2 * (nodes - 1) / nodes * int(row["bytes"]) / rate * 1e3 / float(row["t0_ms"])
+
+    return short(min(of(row) for row in rows_of(results, "allreduce_emulated", ALGORITHMS_SET) if row["algorithm"] in ("ring", "balance")))
 
 
 SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3")
 LARGE = 256 << 10  # bytes; below it jobs whose operations take turns tell more
-TURNS = ("mode3_turns", "mode3_turns_first")  # no point is in both
+TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2")
 TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
 
 
@@ -115,7 +123,7 @@ def turn_points(results, *sets):
     """[(bytes, x, jobs, {algorithm: each job's ratio}, verdict on the greater median)] of modes whose operations take turns in each job."""
     found = {}
     for row in rows_of(results, "allreduce_turns", *sets):
-        found.setdefault((int(row["bytes"]), row["lost"]), {})[row["algorithm"]] = [float(ratio) for ratio in row["ratios"].split()]
+        found.setdefault((int(row["bytes"]), row["lost"]), {}).setdefault(row["algorithm"], []).extend(float(ratio) for ratio in row["ratios"].split())
     points = []
     for (size, lost), each in sorted(found.items(), key=lambda point: (point[0][0], LOST.index(point[0][1]))):
         between = median_between(max(each.values(), key=statistics.median))
@@ -166,12 +174,13 @@ BLOCKS = {
     "mode3-algorithms": mode3_algorithms,
     "mode3-sizes": lambda results: mode3_sizes(results, *SIZES),
     "mode3-turns": mode3_turns,
-    "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"),
-    "mode3-algorithms-pauses": lambda results: mode3_algorithms(results, "mode3_algorithms_pauses"),
     "mode3-throttled": mode3_throttled,
-    "mode3-plans": mode3_plans,
 }
 NUMBERS = {
+    "mode3.algorithms-most": lambda results: algorithms_most(results, "t_to_bound", "mode3"),
+    "mode3.algorithms-simulated-most": lambda results: algorithms_most(results, "t_to_simulated", "mode3"),
+    "mode3.algorithms-simulated-all": lambda results: algorithms_most(results, "t_to_simulated", *ALGORITHMS),
+    "mode3.algorithms-healthy": healthy_least,
     "mode3.turns-points": lambda results: str(len(turn_points(results, *TURNS))),
     "mode3.turns-met": lambda results: str(sum(verdict == "met" for *_, verdict in turn_points(results, *TURNS))),
     "mode3.turns-spread": lambda results: short(statistics.mean(

@@ -54,8 +54,8 @@ def median_of(rows, column, digits=3):
     return short(statistics.median(values), digits) if values else "–"
 
 
-def from_to(values):
-    return f"{short(min(values))}–{short(max(values))}"
+def from_to(values, digits=3):
+    return f"{short(min(values), digits)}–{short(max(values), digits)}"
 
 
 def median_between(values):
