@@ -12,11 +12,13 @@ namespace r2ccl {
 
 class AckPatience {
  public:
-  /// Tests in vain while an ACK waits: after so many it is due, and after so many if a long wait is trusted.
+  /// Tests in vain while an ACK waits, since the last message: after so many it is due, and after so many if a
+  /// long wait is trusted.
   static constexpr uint32_t kShort = 16;
-  static constexpr uint32_t kLong = 512;
-  /// After so many short waits that were over before a message came, a long one is tried. After each long wait
-  /// that was over, too, twice as many are needed, up to kMostNeeded; as many that were not make it kNeeded.
+  static constexpr uint32_t kLong = 1024;
+  /// After so many short waits that were over before a message came, a long one is tried. It is trusted as
+  /// long as at least as many messages come during long waits as are needed between two that are over. Else
+  /// twice as many are needed, up to kMostNeeded, and otherwise half as many.
   static constexpr uint32_t kNeeded = 16;
   static constexpr uint32_t kMostNeeded = 4096;
 
@@ -24,9 +26,8 @@ class AckPatience {
   bool test_in_vain() { return ++tests_ >= limit(); }
   /// A message has come.
   void arrived() {
-    if (!long_ || tests_ < kShort || ++right_ < needed_) return;
-    right_ = 0;
-    needed_ = kNeeded;
+    if (long_ && tests_ >= kShort && right_ < kMostNeeded) ++right_;
+    tests_ = 0;
   }
   /// An ACK has been written, with a CTS entry or without.
   void told() {
@@ -37,20 +38,21 @@ class AckPatience {
  private:
   uint32_t limit() const { return long_ ? kLong : kShort; }
   void over() {
-    if (long_) {
+    if (!long_) {
+      long_ = ++short_ >= needed_;
+    } else if (right_ >= needed_) {
+      needed_ = std::max(needed_ / 2, kNeeded);
+    } else {
       needed_ = std::min(2 * needed_, kMostNeeded);
       long_ = false;
-    } else if (++short_ >= needed_) {
-      long_ = true;
-    } else {
-      return;
     }
-    short_ = right_ = 0;
+    right_ = 0;
+    if (long_) short_ = 0;
   }
 
-  uint32_t tests_ = 0;         // in vain, since an ACK began to wait
+  uint32_t tests_ = 0;         // in vain, since an ACK began to wait or the last message came
   uint32_t short_ = 0;         // waits that were over, since the last long one
-  uint32_t right_ = 0;         // messages that came during a long wait, since it was tried
+  uint32_t right_ = 0;         // messages that came during long waits, since one was over
   uint32_t needed_ = kNeeded;  // of either
   bool long_ = false;          // a long wait is trusted, or tried
 };
