@@ -6,7 +6,7 @@ import statistics
 import inputs
 from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
 
-MEASURED = ("beside", "beside_2", "beside_7", "beside_8")  # the sets in which an ACK waits for 16 tests, before the wait was learned
+MEASURED = ("beside", "beside_2", "beside_7", "beside_8")  # the sets with the rule of ACKs that holds now
 # The rule of ACKs, the set, the transport.
 ACKS = (("16 tests", "beside_8", "migrate_beside_ib"), ("1024 tests", "beside_acks_1024", "migrate_beside_ib"), ("none awaited", "beside_8", "loose_beside_ib"),
         ("learned, at most 512 tests", "beside_9", "migrate_beside_ib"), ("learned, at most 512 tests", "beside_9", "balance_beside_ib"), ("–", "beside_9", "ib_beside_ib"))

@@ -25,7 +25,6 @@
 #include <cstdint>
 #include <span>
 
-#include "r2ccl/protocol/ack_patience.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/ledger.h"
 #include "r2ccl/protocol/migration.h"
@@ -53,8 +52,9 @@ class ReceivingEndOf {
   /// CTS entries and ACKs complete on the active path, also where lanes alone bring messages. Is it time to
   /// look there, with so many under way of those that its queue holds?
   static constexpr bool is_crowded(uint32_t under_way, uint32_t depth) { return under_way > depth / 2; }
-  /// An ACK waits for a CTS entry to piggyback on while messages are open, and therefore tested for: for a
-  /// number of tests (ack_patience.h), and not when so many messages are to be confirmed.
+  /// An ACK waits for a CTS entry to piggyback on while messages are open, and therefore tested for: for so
+  /// many tests, and not when so many messages are to be confirmed.
+  static constexpr uint32_t kTestsToWaitForCts = 16;
   static constexpr uint64_t kMessagesToWaitForCts = 4;
   /// An answer waits for a flush, which takes a few microseconds where a NIC works, for so many looks.
   static constexpr int kLooksAtFlush = 1000;
@@ -67,13 +67,12 @@ class ReceivingEndOf {
   /// `message` is complete. The sender waits for its ACK unless it has sent it from a copy: it copies
   /// messages of up to `copied_bytes`, 0: none.
   void is_whole(uint64_t message, uint32_t copied_bytes) {
-    patience_.arrived();
     if (ledger.bytes(message) > copied_bytes || copied_bytes == 0) awaited_ = std::max(awaited_, message + 1);
   }
   /// An ACK is about to be written, with a CTS entry or without: 'received up to'.
   uint64_t tells() {
     told = ledger.received();
-    patience_.told();
+    tests_ = 0;
     late_ = false;
     return told;
   }
@@ -162,7 +161,7 @@ class ReceivingEndOf {
   bool owes_awaited_ack() const { return owes_ack() && awaited_ > told; }
   /// A test has found that its message is not complete: is an ACK due now?
   bool ack_due_after_test(bool acknowledges) {
-    return acknowledges && owes_awaited_ack() && patience_.test_in_vain();
+    return acknowledges && owes_awaited_ack() && ++tests_ >= kTestsToWaitForCts;
   }
   /// For all CTS entries, and an ACK.
   template <class Host>
@@ -177,7 +176,7 @@ class ReceivingEndOf {
 
   bool asked_ = false;
   uint64_t awaited_ = 0;  // the sender waits for the ACK of a message before this one
-  AckPatience patience_;
+  uint32_t tests_ = 0;    // in vain, since an ACK began to wait
   bool late_ = false;     // an ACK was due, and waits (late_acks.h)
   uint32_t proof_ = 0;    // Host::posted() when an ACK was written to prove the active path; 0: none on it
 };

@@ -98,20 +98,20 @@ TEST(Acks, wait_for_few_messages_only_while_others_are_open) {
 
 TEST(Acks, wait_for_a_number_of_tests_only) {
   World w(3, 1);
-  for (uint32_t i = 1; i < AckPatience::kShort; ++i)
+  for (uint32_t i = 1; i < End::kTestsToWaitForCts; ++i)
     EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone) << i;
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
   w.end.tells();
   w.arrive(1);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone) << "what was told begins the wait anew";
   World other(2, 1);
-  for (uint32_t i = 0; i < 2 * AckPatience::kShort; ++i)
+  for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
     EXPECT_EQ(other.end.ack_after_test(false, false, false), Ack::kNone) << "R2CC_STRICT_ACK=0";
 }
 
 TEST(Acks, tests_count_only_while_one_is_owed) {
   World w(2);
-  for (uint32_t i = 0; i < 2 * AckPatience::kShort; ++i)
+  for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
     EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
   w.arrive(0);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
