@@ -196,7 +196,7 @@ tables() {  # of all results that there are
     collect sim allreduce "$out/sim/allreduce.csv" --date "$(origin today)" --commit "$(origin of_checkout "$repository")" || status=70
   fi
   if [[ -s $out/mode3/algorithms.csv ]]; then
-    collect allreduce mode3_algorithms "$out/mode3/algorithms.csv" --date "$(origin today)" --commit "$(origin of_checkout "$repository")" || status=70
+    collect allreduce mode3_algorithms_256_2 "$out/mode3/algorithms.csv" --date "$(origin today)" --commit "$(origin of_checkout "$repository")" || status=70
   fi
   if [[ -s $out/reference/nccl_gpus/head_to_head.jsonl ]]; then collect head_to_head head_to_head "$out/reference/nccl_gpus/head_to_head.jsonl" || status=70; fi
   return "$status"
@@ -299,7 +299,7 @@ if [[ $fabric == verbs && $list == no ]]; then
 elif [[ $short == yes && $list == no ]]; then
   is_wanted mode3_algorithms && { matched=$((matched + 1)); skip mode3_algorithms 'because it takes long; without --short it is measured'; }
 else
-  step mode3_algorithms 40 "$python" "$repository/harness/bench/allreduce_table.py" algorithms --nodes 3,4 --rounds 1 --iters 15 --out "$out/mode3"
+  step mode3_algorithms 40 "$python" "$repository/harness/bench/allreduce_table.py" algorithms --nodes 3,4 --mbits 600 --mib 256 --rounds 1 --iters 8 --out "$out/mode3"
 fi
 on_gpus
 ((matched)) || is_wanted figures || is_wanted tables || usage "no step is named ${only[*]}; see --list"

@@ -107,13 +107,13 @@ def cpu_times():
 
 
 def plans_in(path):
-    """What the plugin said of schedules and of its choice between NCCL's ring and the engine; each sentence once, at most 12."""
+    """What the plugin said of schedules and of its choice between NCCL's ring and the engine; each sentence once, the last 12."""
     try:
         with open(path, encoding="utf-8", errors="replace") as log:
             said = [re.sub(r"^.*?NET/R2CCL: ", "", line.strip()) for line in log if "AllReduce" in line]
     except OSError:
         return []
-    return list(dict.fromkeys(said))[:12]
+    return list(dict.fromkeys(said))[-12:]
 
 
 def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
@@ -186,14 +186,26 @@ def simulated(arguments, nodes, lost, mbits, size, schedule):
     return next((entry["simulated_s"] * 1e3 for entry in json.loads(done.stdout)["algorithms"] if entry["name"] == schedule[0]), None)
 
 
+def taken_by(job, size):
+    """(algorithm, segments of the whole operation) by the last plan that the job's log names; None where it left operations of this size to NCCL's ring."""
+    plans = job.get("plans", [])
+    named = [match for line in plans if (match := re.match(r"AllReduce of ([0-9]+) KiB among .*, plan ([0-9]+): (\w+) of ([0-9]+) segments( \(R2CC_ALGORITHM\))?", line))]
+    if job["algorithm"] in ENGINE:
+        named = [match for match in named if match[5]]  # else the planner has chosen another
+    if not named:
+        return None
+    plan = max(int(match[2]) for match in named)
+    left = [int(match[1]) for line in plans if (match := re.match(r"mode 3: .*plan ([0-9]+): (?:.* stays with )?NCCL's own choice", line))]
+    if job["algorithm"] == "mode3" and (plan == 0 or max(left, default=0) >= plan):
+        return None
+    kib, name, segments = max((int(match[1]), match[3], int(match[4])) for match in named if int(match[2]) == plan)  # the last piece may be smaller
+    return name, -(-size // (max(1, kib) << 10)) * segments
+
+
 def taken(jobs, size):
-    """(algorithm, segments of the whole operation) by the last plan that the logs of all jobs name; None where they differ, or where mode 3 leaves operations to NCCL's
-    ring. NCCL cuts an operation into pieces, and the schedule has K segments for each; those in flight fill the ports while others begin and end."""
-    found = set()
-    for job in jobs:
-        named = [match for line in job.get("plans", []) if (match := re.match(r"AllReduce of ([0-9]+) KiB among .*, plan ([0-9]+): (\w+) of ([0-9]+) segments", line))]
-        last = named[-1] if named and (named[-1][2] != "0" or job["algorithm"] != "mode3") else None
-        found.add((last[3], max(1, size // (int(last[1]) << 10)) * int(last[4])) if last else None)
+    """As taken_by(); None where jobs differ. NCCL cuts an operation into pieces, and the schedule has K segments for each. To simulate one operation of all these
+    segments counts the fill of one segment once, the least there can be."""
+    found = {taken_by(job, size) for job in jobs}
     return found.pop() if len(found) == 1 else None
 
 

@@ -19,6 +19,9 @@ import allreduce_table as table  # noqa: E402  pylint: disable=wrong-import-posi
 # Keeps each scenario. A healthy ring on nodes of eight NICs is slow where a node's rate is above 4 x 1200 Mbit/s, on those of four above 4 x 1600.
 RUNNER = """#!{python} -IS
 import json, os, re, sys
+if sys.argv[1] == "sim":  # of 512 segments one second, of others two
+    print(json.dumps({{"chosen": "ring", "algorithms": [{{"name": "ring", "simulated_s": 7}}, {{"name": "mix", "simulated_s": 1 if "512" in sys.argv else 2}}]}}))
+    sys.exit(0)
 if sys.argv[1] != "run":
     sys.exit(1)
 text = open(sys.argv[2]).read()
@@ -44,7 +47,9 @@ elif size == 512:  # Balance takes twice as long as the ring, and mode 3 1.2 tim
 begins = [0.0]
 for time in times[:-1]:
     begins.append(begins[-1] + time)
-result = {{"outcome": "ok", "error": None, "iteration_ms": times, "iteration_begin_ms": begins, "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
+log = os.path.join(out, "rank0.log")
+print("[0] NCCL INFO NET/R2CCL: AllReduce of 4096 KiB among 3 nodes, plan 1: mix of 8 segments. Why." if "mode: allreduce" in text else "nothing", file=open(log, "w"))
+result = {{"ranks": [{{"log": "rank0.log"}}], "outcome": "ok", "error": None, "iteration_ms": times, "iteration_begin_ms": begins, "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
 json.dump({{"runs": [result]}}, open(os.path.join(out, "result.json"), "w"))
 """
 
@@ -160,15 +165,41 @@ class Table(unittest.TestCase):
         self.assertLess(one, all_of_them * 1.5 / len(mine) if len(mine) > 1 else all_of_them + 1e6)
 
     def test_a_job_is_compared_with_the_simulation_of_what_it_took(self):
-        def job(*plans, algorithm="mode3"):
-            return {"algorithm": algorithm, "plans": ["mode 3: plan 1: from operation 5 on"] + ["AllReduce of 4096 KiB among 3 nodes, plan %d: %s of %d segments. With node 1 at 50 %%, ..." % plan for plan in plans]}
+        def job(*plans, algorithm="mode3", forced="", more=()):
+            return {"algorithm": algorithm, "plans": ["mode 3: plan 1: from the tuner's operation 5 on AllReduce of 8388608 bytes and more goes over CollNet: why"]
+                    + ["AllReduce of %d KiB among 3 nodes, plan %d: %s of %d segments" % plan + forced + ". With node 1 at 50 %, ..." for plan in plans] + list(more)}
         size = 64 << 20
-        self.assertEqual(table.taken([job((0, "ring", 1), (1, "mix", 2))], size), ("mix", 32), "16 pieces of 2 segments")
-        self.assertEqual(table.taken([job((1, "mix", 2), (2, "unequal_ring", 8))], size), ("unequal_ring", 128))
-        self.assertIsNone(table.taken([job((0, "ring", 1))], size), "no plan since the loss: NCCL's ring under Balance")
-        self.assertEqual(table.taken([job((0, "ring", 1), algorithm="ring")], size), ("ring", 16), "forced")
+        mix = (4096, 1, "mix", 2)
+        self.assertEqual(table.taken([job((4096, 0, "ring", 1), mix)], size), ("mix", 32), "16 pieces of 2 segments")
+        self.assertEqual(table.taken([job(mix), job(mix)], size), ("mix", 32))
+        self.assertEqual(table.taken([job(mix, (4096, 2, "unequal_ring", 8))], size), ("unequal_ring", 128))
+        self.assertEqual(table.taken([job(mix, (512, 1, "ring", 1))], size), ("mix", 32), "what is left over for the last piece")
+        self.assertEqual(table.taken([job((3072, 1, "mix", 2))], 4 << 20), ("mix", 4))
+        self.assertIsNone(table.taken([job((4096, 0, "ring", 1))], size), "no plan since the loss: NCCL's ring under Balance")
         self.assertIsNone(table.taken([job()], size))
-        self.assertIsNone(table.taken([job((1, "mix", 2)), job((1, "four_stage", 2))], size), "jobs that differ")
+        for stays in ("mode 3: plan 2: from the tuner's operation 9 on AllReduce stays with NCCL's own choice, on Balance: why",
+                      "mode 3: communicator 7232626e63680001, AllReduce 9 (67108864 bytes), plan 2: NCCL's own choice"):
+            self.assertIsNone(table.taken([job(mix, more=[stays])], size))
+            self.assertEqual(table.taken([job(mix, (4096, 3, "mix", 4), more=[stays])], size), ("mix", 64))
+        self.assertIsNone(table.taken([job(mix), job((4096, 1, "four_stage", 2))], size), "jobs that differ")
+        self.assertIsNone(table.taken([job(mix), job()], size))
+        self.assertEqual(table.taken([job((4096, 0, "ring", 1), algorithm="ring", forced=" (R2CC_ALGORITHM)")], size), ("ring", 16))
+        self.assertIsNone(table.taken([job(mix, algorithm="four_stage")], size), "there is no such schedule, and the planner has chosen")
+
+    def test_the_table_has_the_simulated_time(self):
+        found, _, _ = self.call("algorithms", "--nodes", "3", "--mbits", "400", "--mib", "256", "--lost", "1/2", "--iters", "9", "--only", "mode3,balance,mix")
+        self.assertEqual(self.status, 0)
+        rows = {row["algorithm"]: row for row in found}
+        self.assertEqual(rows["mode3"]["simulated_ms"], "1000.0", "64 pieces of 8 segments")
+        self.assertAlmostEqual(float(rows["mode3"]["t_to_simulated"]), float(rows["mode3"]["t_ms"]) / 1000, places=3)
+        self.assertEqual((rows["balance"]["simulated_ms"], rows["mix"]["simulated_ms"]), ("", ""), "no plan, and none that was forced")
+
+    def test_the_words_are_those_of_the_plugin(self):
+        core = os.path.join(os.path.dirname(os.path.abspath(table.__file__)), "..", "..", "r2ccl", "collective", "host")
+        with open(os.path.join(core, "group.cc"), encoding="utf-8") as file:
+            self.assertIn("AllReduce of %llu KiB among %u nodes, plan %llu: %s of %u segments%s%s", file.read())
+        with open(os.path.join(core, "selection.cc"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"stays with NCCL's own choice(?s:.*)plan %\" PRIu64 \": %s\"(?s:.*)\"NCCL's own choice\"")
 
     def test_what_there_was_no_time_for_is_said(self):
         with open(os.path.join(self.folder, "asked"), "w", encoding="utf-8"), open(os.path.join(self.folder, "sizes.csv"), "w", encoding="utf-8"):

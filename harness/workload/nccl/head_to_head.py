@@ -186,7 +186,7 @@ def parse(argv):
     parser.add_argument("--causes", action="store_true", help="table beside: also mode 0, and mode 1 with R2CC_STRICT_ACK=0")
     parser.add_argument("--copies", type=int, default=8, choices=[1, 2, 4, 8], help="table beside: communicators of each transport in a job (default: 8)")
     parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own; not for the table beside, whose rows have whole turns)")
-    parser.add_argument("--turns", type=int, metavar="N", help=f"table beside: turns of {rows_of.TURNS} operations of each row, a multiple of twice the copies (default: fewer, the larger an operation is)")
+    parser.add_argument("--turns", type=int, metavar="N", help=f"table beside: turns of {rows_of.TURNS} operations of each row, a multiple of twice the copies (default: fewer, the larger an operation is). Names of rows do not have them: use another --out")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
     parser.add_argument("--only", default="", metavar="REGEX", help="run only rows whose id matches")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs in this folder")
