@@ -120,16 +120,23 @@ def mode3_sizes(results, *sets):
 
 
 def turn_points(results, *sets):
-    """[(bytes, x, jobs, {algorithm: each job's ratio}, verdict on the greater median)] of modes whose operations take turns in each job."""
+    """[(bytes, x, jobs, {algorithm: each job's ratio}, verdict on all intervals)] of modes whose operations take turns in each job."""
     found = {}
     for row in rows_of(results, "allreduce_turns", *sets):
         found.setdefault((int(row["bytes"]), row["lost"]), {}).setdefault(row["algorithm"], []).extend(float(ratio) for ratio in row["ratios"].split())
     points = []
     for (size, lost), each in sorted(found.items(), key=lambda point: (point[0][0], LOST.index(point[0][1]))):
-        between = median_between(max(each.values(), key=statistics.median))
-        verdict = "–" if not between else "met" if between[1] <= TURNS_BOUND else "missed" if between[0] > TURNS_BOUND else "undecided"
+        between = [median_between(ratios) for ratios in each.values()]
+        verdict = ("–" if not all(between) else "met" if max(most for _, most in between) <= TURNS_BOUND else "missed" if max(least for least, _ in between) > TURNS_BOUND
+                   else "undecided")
         points.append((size, lost, min(map(len, each.values())), each, verdict))
     return points
+
+
+def turns_ratio(results, size, lost, algorithm, pick, column="ratios"):
+    """Of all jobs of a point."""
+    return short(pick(float(ratio) for row in rows_of(results, "allreduce_turns", *TURNS) if (row["bytes"], row["lost"], row["algorithm"]) == (str(size), lost, algorithm)
+                      for ratio in row[column].split()))
 
 
 def mode3_turns(results):
@@ -183,6 +190,8 @@ NUMBERS = {
     "mode3.algorithms-healthy": healthy_least,
     "mode3.turns-points": lambda results: str(len(turn_points(results, *TURNS))),
     "mode3.turns-met": lambda results: str(sum(verdict == "met" for *_, verdict in turn_points(results, *TURNS))),
+    **{f"mode3.turns-32k-{when}{what}": (lambda column, pick: lambda results: turns_ratio(results, 32768, "1/2", "mode3_beside_balance", pick, column))(column, pick)
+       for when, column in (("", "ratios"), ("before-", "ratios_before")) for what, pick in (("least", min), ("most", max))},
     "mode3.turns-spread": lambda results: short(statistics.mean(
         statistics.variance(map(math.log, ratios)) for _, _, jobs, each, _ in turn_points(results, *TURNS) if jobs >= 6 for ratios in each.values()) ** 0.5, 2),
     "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
