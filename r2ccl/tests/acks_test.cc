@@ -13,6 +13,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/protocol/late_acks.h"
+#include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/sending.h"
 #include "r2ccl/tests/testing/traffic.h"
 #include "r2ccl/tests/testing/written.h"
@@ -77,40 +78,47 @@ struct Receiving {
 
 /// The sender sends one message over each of the channels of `over`, one after the other, when the receiver
 /// says so, and says itself when it is there (ports without a rate: a message has arrived when it is posted).
-/// It waits for each ACK, at most `longest`. `receiver` does the rest.
+/// Before it uses a channel again, and at last, it waits for the ACK, at most `longest`. `receiver` does the
+/// rest. A sender that has stalled for `suspect_ms` asks, which brings an ACK of its own: on a loaded machine
+/// that would count, too.
 void play(const std::vector<int>& over, const std::function<void(Receiving&, const Link&)>& receiver,
-          std::chrono::milliseconds longest = 5s) {
+          std::chrono::milliseconds longest = 5s, const char* suspect_ms = "10000") {
   const auto fabric = make_fabric(2, 1);
-  const Child receives = start(fabric, 1, {}, [&](const Link& link) {
+  const Environment patient{{"R2CC_SUSPECT_MS", suspect_ms}, {"R2CC_STUCK_MS", "60000"}};
+  const Child receives = start(fabric, 1, patient, [&](const Link& link) {
     Receiving ends(link);
     const Written counts(ends.channel[0]->context());
     receiver(ends, link);
     ends.close();
     say(link);
   });
-  const Child sends = start(fabric, 0, {}, [&](const Link& link) {
+  const Child sends = start(fabric, 0, patient, [&](const Link& link) {
     std::array<Channel*, 2> channel{};
     for (Channel*& one : channel) one = connect_one(*net(), 0, link);
     std::array<uint8_t, kBytes> data{};
     auto reg = net()->reg(channel[0], data.data(), data.size());
     ASSERT_TRUE(reg.ok());
+    std::array<Request*, 2> awaited{};
+    const auto wait_for_ack = [&](size_t i) {
+      const auto began = std::chrono::steady_clock::now();
+      while (awaited[i]) {
+        auto outcome = net()->test(awaited[i]);
+        ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+        ASSERT_LT(std::chrono::steady_clock::now() - began, longest) << "channel " << i;
+        if (outcome->done) awaited[i] = nullptr;
+      }
+    };
     for (const int i : over) {
       wait_for_word(link);
-      Request* request = nullptr;
-      while (!request) {
+      ASSERT_NO_FATAL_FAILURE(wait_for_ack(size_t(i)));
+      while (!awaited[size_t(i)]) {
         auto posted = net()->isend(channel[size_t(i)], data.data(), data.size(), *reg);
         ASSERT_TRUE(posted.ok()) << posted.error().message;
-        request = *posted;
+        awaited[size_t(i)] = *posted;
       }
       say(link);
-      const auto posted_at = std::chrono::steady_clock::now();
-      for (bool done = false; !done;) {
-        auto outcome = net()->test(request);
-        ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-        ASSERT_LT(std::chrono::steady_clock::now() - posted_at, longest) << "channel " << i;
-        done = outcome->done;
-      }
     }
+    for (const size_t i : {0, 1}) ASSERT_NO_FATAL_FAILURE(wait_for_ack(i));
     wait_for_word(link);  // both ends close
     for (Channel* one : channel) EXPECT_TRUE(net()->close(one).ok());
   });
@@ -247,6 +255,28 @@ TEST(Acks, of_many_messages_wait_for_their_cts_entries) {
   });
 }
 
+// NCCL divides a pool of buffers among the peers of an operation, so a sender may have fewer than its
+// receiver has receives open. This one has a single buffer. It must not stand still, however long the job
+// lasts.
+TEST(Acks, come_soon_to_a_sender_that_waits_for_them_while_receives_are_open) {
+  constexpr uint32_t kTests = ReceivingEndOf<wire::kRingLines>::kTestsToWaitForCts;
+  constexpr size_t kMessages = 200;
+  play(std::vector<int>(kMessages, 0), [](Receiving& ends, const Link& link) {
+    Request* next = ends.post(0);
+    for (size_t i = 0; i < kMessages; ++i) {
+      Request* const message = next;
+      next = ends.post(0);
+      next_message(link);
+      const unsigned before = Written::acks();
+      ASSERT_TRUE(Receiving::done(message));
+      for (uint32_t test = 1; test < kTests; ++test) ASSERT_FALSE(Receiving::done(next));
+      ASSERT_EQ(Written::acks(), before) << "message " << i;
+      ASSERT_FALSE(Receiving::done(next));
+      ASSERT_EQ(Written::acks(), before + 1) << "message " << i;
+    }
+  });
+}
+
 TEST(Acks, reach_the_sender_where_the_thread_never_tests_again) {
   play(
       {0},
@@ -262,7 +292,7 @@ TEST(Acks, reach_the_sender_where_the_thread_never_tests_again) {
         }).join();
         std::this_thread::sleep_for(300ms);  // the sender has long asked
       },
-      250ms);
+      250ms, "4");
 }
 
 // NCCL tests a send in each round until it is done, while other messages wait to be taken in.
