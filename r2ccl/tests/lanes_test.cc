@@ -200,8 +200,8 @@ TEST(Lanes, two_lanes_that_fail_at_once_on_different_sides_lose_nothing) {
   EXPECT_GE(faulting_net.broken(), 150);
 }
 
-/// 512 bytes each, eight open at a time.
-void carry_tiny(Net& n, Channel* channel, bool sends) {
+/// 512 bytes each, eight open at a time. Calls `look` behind each hundred.
+void carry_tiny(Net& n, Channel* channel, bool sends, const std::function<void()>& look = {}) {
   constexpr uint64_t kMessages = 4000, kOpen = 8;
   using Message = std::array<uint64_t, 64>;
   std::vector<Message> slots(kOpen);
@@ -222,22 +222,40 @@ void carry_tiny(Net& n, Channel* channel, bool sends) {
     ASSERT_TRUE(outcome.ok()) << outcome.error().message;
     if (!outcome->done) continue;
     for (uint64_t word : slots[done % kOpen]) ASSERT_EQ(word, done);
-    ++done;
+    if (++done % 100 == 0 && look) look();
   }
 }
 
+// The meters may find a NIC slow where this process lacks cores, and then messages move to another lane. But
+// they do not travel on two at a time.
 TEST(Lanes, tiny_messages_all_travel_on_one_lane) {
   const auto fabric = make_fabric(2, kNics);
+  const auto messages = [&] {
+    std::array<uint64_t, kNics> found{};
+    for (size_t nic = 0; nic < kNics; ++nic) found[nic] = fabric.counters(0, nic).tx_messages;
+    return found;
+  };
   const Child receiver = start(fabric, 1, kBalance, [](const Link& link) {
     receive_with(link, 0, [&](Net& n, Channel* c) {
       receive_rounds(n, c, link);
       carry_tiny(n, c, false);
     });
   });
-  const Child sender = start(fabric, 0, kBalance, [](const Link& link) {
+  const Child sender = start(fabric, 0, kBalance, [&](const Link& link) {
     send_with(link, 0, [&](Net& n, Channel* c) {
       send_rounds(n, c, link);
-      carry_tiny(n, c, true);
+      auto before = messages();
+      int looks = 0, divided = 0;
+      carry_tiny(n, c, true, [&] {
+        const auto now = messages();
+        int carry = 0;  // a quarter of the hundred or more
+        for (size_t nic = 0; nic < kNics; ++nic) carry += now[nic] - before[nic] >= 25;
+        divided += carry > 1;
+        ++looks;
+        before = now;
+      });
+      EXPECT_EQ(looks, 40);
+      EXPECT_LE(divided, 6) << "of 40 times a hundred messages";
     });
   });
   relay_handle(receiver, sender);
@@ -246,11 +264,6 @@ TEST(Lanes, tiny_messages_all_travel_on_one_lane) {
     s.strike(0, 0);
     std::this_thread::sleep_for(100us);
   });
-  const auto messages = [&] {
-    std::array<uint64_t, kNics> found{};
-    for (size_t nic = 0; nic < kNics; ++nic) found[nic] = fabric.counters(0, nic).tx_messages;
-    return found;
-  };
   const auto carried = until_all_carry(fabric, 0, sent(fabric), 16 << 20);
   std::array<uint64_t, kNics> from{};
   run_rounds(receiver, sender, [&] {
@@ -262,13 +275,10 @@ TEST(Lanes, tiny_messages_all_travel_on_one_lane) {
   faulting_net.stop();
   EXPECT_GE(faulting_net.broken(), 2);
   const auto now = messages();
-  uint64_t most = 0, all = 0;
-  for (size_t nic = 1; nic < kNics; ++nic) {
-    most = std::max(most, now[nic] - from[nic]);
-    all += now[nic] - from[nic];
-  }
-  EXPECT_GE(most, 4000u);
-  EXPECT_LT(all - most, 400u) << "what is due to rounds, probes and paths that are opened";
+  uint64_t all = 0;
+  for (size_t nic = 1; nic < kNics; ++nic) all += now[nic] - from[nic];
+  EXPECT_GE(all, 4000u);
+  EXPECT_LT(all, 4400u) << "what is due to rounds, probes and paths that are opened";
 }
 
 /// Eight messages of 8 KiB come while nobody tests; then the first test of each must find it, whatever lane
