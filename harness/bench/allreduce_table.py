@@ -6,9 +6,8 @@
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
     harness/bench/allreduce_table.py turns --nodes 4 --mbits 400 --largest 8 --out build/allreduce
 
-`algorithms` compares the algorithms with the lower bound, and with the simulated time of the schedule that the job's log names, with as many segments
-as all pieces of the operation have. `sizes` compares mode 3 with ring and Balance at
-each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size. `turns` does
+`algorithms` compares the algorithms with the lower bound, and with the simulated time of the algorithm that the job's log names, with as
+many segments as all pieces of the operation have together. `sizes` compares mode 3 with ring and Balance at each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size. `turns` does
 the same within each job, where operations of two modes take turns (`beside` in a scenario): jobs differ from each other by much more than
 the modes do. Its `ratios` are each job's median times of the one over the other, and `ratios_before` the same before the loss. A job of it
 has a multiple of 32 operations, 96 at least, which is long for large ones.

@@ -96,8 +96,8 @@ NUMBERS = {
     "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", *MEASURED))),
     **{f"beside.1mib-{name}": (lambda transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, "beside_2"))))(transport)
        for name, transport in (("mode0", "baseline_beside_ib"), ("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("loose", "loose_beside_ib"))},
-    **{f"beside.1mib-{number}-{name}": (lambda measured, transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, measured))))(f"beside_{number}", transport)
-       for number in (7,) for name, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))},
+    **{f"beside.1mib-7-{name}": (lambda transport: lambda results: short(statistics.median(beside_ratio(results, 2**20, transport, "beside_7"))))(transport)
+       for name, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))},
     "beside.causes-mode0": lambda results: short(statistics.median(beside_ratio(results, 65536, "baseline_beside_ib", "beside_causes"))),
     "beside.causes-mode1": lambda results: short(statistics.median(beside_ratio(results, 65536, "migrate_beside_ib", "beside_causes"))),
     "beside.causes-mode2": lambda results: short(statistics.median(beside_ratio(results, 65536, "balance_beside_ib", "beside_causes"))),
