@@ -6,7 +6,7 @@
 
 namespace r2ccl::balance {
 
-void Splitter::set(std::span<const LaneShare> shares, bool first_preferred, size_t otherwise) {
+void Splitter::set(std::span<const LaneShare> shares, size_t preferred, size_t otherwise) {
   lanes_ = std::min(shares.size(), kMaxRails);
   share_ = credit_ = small_share_ = small_credit_ = {};
   small_lane_ = uint8_t(std::max<size_t>(lanes_, 1) - 1);
@@ -17,12 +17,11 @@ void Splitter::set(std::span<const LaneShare> shares, bool first_preferred, size
   }
   for (size_t lane = 0; lane < lanes_; ++lane)
     small_share_[lane] = swift <= 0 ? share_[lane] : shares[lane].slow ? 0 : share_[lane] / swift;
-  const double enough = kMuchLess * *std::max_element(small_share_.begin(), small_share_.begin() + lanes_);
+  enough_ = kMuchLess * *std::max_element(small_share_.begin(), small_share_.begin() + lanes_);
   tiny_lane_ = 0;
-  if (lanes_ == 0 || (first_preferred && small_share_[0] >= enough)) return;
-  tiny_lane_ = uint8_t(otherwise % lanes_);
-  for (size_t k = 0; k < lanes_ && small_share_[tiny_lane_] < enough; ++k)
-    tiny_lane_ = next_after(tiny_lane_);
+  if (lanes_ == 0) return;
+  tiny_lane_ = uint8_t(preferred < lanes_ && may_carry_tiny(preferred) ? preferred : otherwise % lanes_);
+  for (size_t k = 0; k < lanes_ && !may_carry_tiny(tiny_lane_); ++k) tiny_lane_ = next_after(tiny_lane_);
 }
 
 size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces) {

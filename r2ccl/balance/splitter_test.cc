@@ -103,19 +103,26 @@ TEST(Splitter, the_tiniest_messages_stay_on_one_swift_lane) {
   EXPECT_EQ(splitter.lane_of_tiny(), 1u);
   splitter.set(lanes({0.3, 0.36, 0.34}));
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "somewhat less";
-  splitter.set(lanes({0.21, 0.35, 0.44}), true, 1);
+  splitter.set(lanes({0.21, 0.35, 0.44}), 0, 1);
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny) << "less than half of the largest";
-  splitter.set(lanes({0.3, 0.36, 0.34}), false, 2);
+  splitter.set(lanes({0.3, 0.36, 0.34}), Spread::kNoLane, 2);
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny) << "another is wanted";
-  splitter.set(lanes({0.45, 0.1, 0.45}), false, 1);
+  splitter.set(lanes({0.45, 0.1, 0.45}), Spread::kNoLane, 1);
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny) << "the next that is good enough";
-  splitter.set(lanes({0.45, 0.45, 0.1}), false, 2);
+  splitter.set(lanes({0.45, 0.45, 0.1}), Spread::kNoLane, 2);
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[0], 10.0 * tiny) << "and after the last one the first";
-  splitter.set(lanes({0.5, 0.5}), false, 4097);
+  splitter.set(lanes({0.5, 0.5}), Spread::kNoLane, 4097);
   EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny) << "modulo the number of lanes";
+  splitter.set(lanes({0.3, 0.36, 0.34}), 2, 1);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[2], 10.0 * tiny) << "the one that is preferred";
+  EXPECT_TRUE(splitter.may_carry_tiny(0));
+  splitter.set(lanes({0.5, 0.4, 0.1}), 2, 1);
+  EXPECT_EQ(cut(splitter, 10, tiny, 0)[1], 10.0 * tiny) << "its share is too small";
+  EXPECT_TRUE(splitter.may_carry_tiny(0));
+  EXPECT_FALSE(splitter.may_carry_tiny(2));
   // The throttled NIC's own channels do not all go to the same other one.
   for (size_t number = 1; number < 4; ++number) {
-    splitter.set(std::vector<LaneShare>{{0.25, true}, {0.25, false}, {0.25, false}, {0.25, false}}, true,
+    splitter.set(std::vector<LaneShare>{{0.25, true}, {0.25, false}, {0.25, false}, {0.25, false}}, 0,
                  number);
     EXPECT_EQ(cut(splitter, 10, tiny, 0)[number], 10.0 * tiny);
   }
@@ -234,6 +241,19 @@ TEST(Spread, is_the_same_while_paths_are_and_shares_hardly_differ) {
   EXPECT_FALSE(
       spread(std::vector<uint32_t>{4, 5}, halves) ==
       spread(std::vector<uint32_t>{7, 4, 5}, std::vector<LaneShare>{{0, false}, {0.5, false}, {0.5, false}}));
+}
+
+TEST(Spread, prefers_a_path_for_the_tiniest_messages) {
+  const std::vector<uint32_t> carriers{7, 4, 9};
+  const std::vector<LaneShare> shares{{0.5, false}, {0, false}, {0.5, false}};
+  EXPECT_EQ(spread(carriers, shares).for_tiny, 0u) << "the active path";
+  EXPECT_EQ(spread(carriers, shares, 9).for_tiny, 1u);
+  EXPECT_EQ(spread(carriers, shares, 4).for_tiny, 0u) << "it carries nothing";
+  EXPECT_EQ(spread(carriers, shares, 3).for_tiny, 0u) << "it is gone";
+  const std::vector<LaneShare> lanes_alone{{0, false}, {0.5, false}, {0.5, false}};
+  EXPECT_EQ(spread(carriers, lanes_alone).for_tiny, Spread::kNoLane);
+  EXPECT_EQ(spread(carriers, lanes_alone, 9).for_tiny, 1u);
+  EXPECT_FALSE(spread(carriers, shares) == spread(carriers, shares, 9));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ void SenderPaths::step_balance(const Tick& tick) {
                   {size_t(home_nic_), at_home(), follows_plan(), context_.config.cross_socket > 0});
   if (!lane_plan_.applies(!paths_.lanes().empty())) return;
   add_lanes(tick);
-  apply_shares();
+  apply_shares(tick);
   rest_lanes(tick);
 }
 
@@ -88,7 +88,7 @@ void SenderPaths::rest_lanes(const Tick& tick) {
   }
 }
 
-void SenderPaths::apply_shares() {
+void SenderPaths::apply_shares(const Tick& tick) {
   const OwnershipGuard owned(ownership_);
   std::vector<balance::LanePlan::Carrier> carriers;
   const auto add = [&](const Path& path) {
@@ -97,7 +97,21 @@ void SenderPaths::apply_shares() {
   };
   add(*active());
   for (const Path* lane : paths_.lanes()) add(*lane);
-  spread(lane_plan_.parts(carriers), owned);
+  const std::vector<balance::LaneShare> parts = lane_plan_.parts(carriers);
+  spread(parts, owned);
+  spread_tiny(parts, tick, owned);
+}
+
+// All of a channel's tiniest messages travel on one NIC: of the channels that are away from home, no more
+// choose the same one than must.
+void SenderPaths::spread_tiny(std::span<const balance::LaneShare> parts, const Tick& tick, Owned owned) {
+  const std::optional<int> nic = less_for_tiny(
+      context_.load(false), see_traffic(tick.now), at_home(), context_.backups[size_t(home_nic_)],
+      context_.config.far_cost(), [this](int to) { return lane_for_tiny(to) != nullptr; });
+  if (!nic) return;
+  for_tiny_ = lane_for_tiny(*nic)->id();
+  spread(parts, owned);
+  context_.load_stale = true;
 }
 
 void SenderPaths::start_lane(Path& path) {

@@ -116,13 +116,23 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
 void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
   std::vector<uint32_t> carriers{active() ? active()->id() : 0};
   for (const Path* lane : lanes(owned)) carriers.push_back(lane->id());
-  balance::Spread next = balance::spread(carriers, shares);
+  balance::Spread next = balance::spread(carriers, shares, for_tiny());
   if (next == spread_) return;
   spread_ = std::move(next);
   spread_over_.clear();
   for (const uint32_t path : spread_.over) spread_over_.push_back(carrying(path));
   // Numbers of the channels of one home NIC differ by multiples of the NICs.
-  splitter_.set(spread_.parts, spread_.active_first, number() * 0x9e3779b1u >> 16);
+  splitter_.set(spread_.parts, spread_.for_tiny, number() * 0x9e3779b1u >> 16);
+}
+
+const Path* Sender::path_of_tiny() const {
+  return spread_over_.empty() ? active() : spread_over_[splitter_.lane_of_tiny()];
+}
+
+const Path* Sender::lane_for_tiny(int nic) const {
+  for (size_t lane = 0; lane < spread_over_.size(); ++lane)
+    if (spread_over_[lane]->local_nic() == nic && splitter_.may_carry_tiny(lane)) return spread_over_[lane];
+  return nullptr;
 }
 
 struct Sender::Messages {

@@ -25,6 +25,8 @@ class Sender final : public SenderPaths {
   uint32_t standing_still(Owned) override;
   uint32_t longest_work(uint32_t path, Owned) const override;
   void spread(std::span<const balance::LaneShare> shares, Owned) override;
+  const Path* path_of_tiny() const override;
+  const Path* lane_for_tiny(int nic) const override;
   bool rests(const Path& path, Owned) const override;
   bool lacking(Owned) const override;
   wire::Close closing_message() const override { return {}; }

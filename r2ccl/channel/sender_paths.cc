@@ -20,6 +20,7 @@ bool SenderPaths::is_away() const { return turn::is_ready(sight({})) && active()
 void SenderPaths::carried(bool first, const Tick& tick) {
   wishes_.carries(tick.now);
   lane_plan_.look_soon();
+  for_tiny_ = 0;
   if (first && !at_home())
     R2_WARN("NET/R2CCL: channel %u: its home rail does not work (%s); it starts on %s", number(),
             what_failed().c_str(), rail_name(*active()).c_str());

@@ -27,6 +27,8 @@ class SenderPaths : public Channel {
  protected:
   SenderPaths(ProcessContext& context, MigrationEnd& end, int home_nic, control::Stream stream,
               const control::Token& token);
+  /// The path preferred for the tiniest messages; 0: the active path.
+  uint32_t for_tiny() const { return for_tiny_; }
 
  private:
   // --- for Channel
@@ -83,18 +85,24 @@ class SenderPaths : public Channel {
   void move_failed(int nic, const Tick& tick);
 
   // --- mode 2
+  /// The path on which the tiniest messages travel; nullptr where none carries.
+  virtual const Path* path_of_tiny() const = 0;
+  /// One over that NIC on which they may travel; nullptr where none carries, or too small a share.
+  virtual const Path* lane_for_tiny(int nic) const = 0;
+  void spread_tiny(std::span<const balance::LaneShare> parts, const Tick& tick, Owned);
   struct LaneHost;
   void add_lanes(const Tick& tick);
   void start_lane(Path& path);
   void rest_lanes(const Tick& tick);
   bool rest_lane(Path& lane);
-  void apply_shares();
+  void apply_shares(const Tick& tick);
 
   Opening opening_;
   OpeningRetries retries_;
   bool resources_told_ = false;  // the log knows that there are not enough
   SpreadMove spread_move_;
   balance::LanePlan lane_plan_;
+  uint32_t for_tiny_ = 0;
   Wishes wishes_{retries_, rails_, failback_, spread_move_};
 };
 

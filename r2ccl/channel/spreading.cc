@@ -14,7 +14,7 @@ TrafficSight SenderPaths::see_traffic(uint64_t now) const {
   seen.home = home_nic_;
   seen.in_demand = in_demand(now);
   const auto nic_of = [](const Path* path) { return path ? path->local_nic() : TrafficSight::kNone; };
-  seen.active = nic_of(active());
+  seen.active = nic_of(path_of_tiny());
   seen.move = nic_of(paths_.find(spread_move_.path()));
   seen.target = nic_of(paths_.find(end_.target()));
   if (!active())

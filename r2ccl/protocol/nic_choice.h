@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mode 1: which NIC a sending channel's traffic is bound for, how the channel counts in the load of NICs
+// Which NIC a sending channel's traffic is bound for, how the channel counts in the load of NICs
 // (nic_load.h), in which order NICs are wanted for another path, and which of them has clearly less to carry.
-// Pure.
+// In mode 1 all of a channel's traffic is on one NIC; from mode 2 on, its tiniest messages are. Pure.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Backup {
 struct TrafficSight {
   static constexpr int kNone = -1;
   int home = 0;
-  int active = kNone;      ///< of the path that carries everything
+  int active = kNone;      ///< of the path that carries everything, or all of the tiniest messages
   int move = kNone;        ///< of the path that a move goes to when that has answered
   int target = kNone;      ///< of the path that a planned migration goes to
   int standby = kNone;     ///< of the path that takes over first where none is active
@@ -101,6 +101,15 @@ std::optional<int> less_loaded(const NicLoad& load, int at, std::span<const Back
     if (!best || load.on(backup.nic) < load.on(*best)) best = backup.nic;
   }
   return best;
+}
+
+/// From mode 2 on: the NIC to which the tiniest messages of a channel that is not `at_home` are to go; none:
+/// they stay. `may_carry(nic)`: they may travel there.
+template <class MayCarry>
+std::optional<int> less_for_tiny(const NicLoad& load, const TrafficSight& seen, bool at_home,
+                                 std::span<const Backup> backups, double far_cost, MayCarry&& may_carry) {
+  if (at_home || seen.active == TrafficSight::kNone) return {};
+  return less_loaded(load, seen.active, backups, far_cost, may_carry);
 }
 
 }  // namespace r2ccl

@@ -196,6 +196,20 @@ TEST(LessLoaded, not_while_another_one_leaves) {
   EXPECT_EQ(less_loaded(load, 0, backups, 1, kAnywhere), std::nullopt);
 }
 
+TEST(LessForTiny, only_away_from_home_and_only_where_they_may_travel) {
+  const Backup backups[] = {{0, 1}, {2, 1}, {3, 1}};
+  TrafficSight seen = home();
+  seen.active = 2;
+  NicLoad load;
+  load.own = {0, 3, 3, 1};
+  EXPECT_EQ(less_for_tiny(load, seen, false, backups, 1, kAnywhere), 0);
+  EXPECT_EQ(less_for_tiny(load, seen, false, backups, 1, [](int nic) { return nic == 3; }), 3);
+  EXPECT_EQ(less_for_tiny(load, seen, false, backups, 1, [](int nic) { return nic == 1; }), std::nullopt);
+  EXPECT_EQ(less_for_tiny(load, seen, true, backups, 1, kAnywhere), std::nullopt) << "home";
+  seen.active = TrafficSight::kNone;
+  EXPECT_EQ(less_for_tiny(load, seen, false, backups, 1, kAnywhere), std::nullopt) << "nothing carries";
+}
+
 TEST(LessLoaded, across_sockets_it_must_gain_more) {
   const Backup backups[] = {{2, 2, true}};
   NicLoad load;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mode 1: on which NICs the channels end that have lost their own. Two processes with several channels, as
-// NCCL makes them; what each NIC has sent in a round shows who carries what.
+// On which NICs the channels end that have lost their own, and in mode 2 their tiniest messages. Two
+// processes with several channels, as NCCL makes them; what each NIC has sent in a round shows who carries
+// what.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -20,9 +21,51 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMessages = 90;  // of a channel, in a round
 
+/// Messages number `first` up to `last` (excluded) of a channel.
+using Carry = void (*)(Net&, Channel*, uint64_t first, uint64_t last, Slots::Kind);
+
+// In mode 2 each of these travels on one lane, all of a channel's on the same one.
+constexpr size_t kTinyWords = 256;
+constexpr uint64_t kTinyMessages = 20;  // for each of kMessages
+
+/// Eight open at a time. `post`: Net::isend or Net::irecv.
+template <class Post>
+void carry_tiny(Net& net, Channel* channel, uint64_t first, uint64_t last, bool sends, Post&& post) {
+  using Message = std::array<uint64_t, kTinyWords>;
+  std::vector<Message> slots(kOpen);
+  auto reg = net.reg(channel, slots.data(), kOpen * sizeof(Message));
+  ASSERT_TRUE(reg.ok());
+  std::array<Request*, kOpen> open{};
+  for (uint64_t posted = first, done = first; done < last;) {
+    if (posted < last && posted < done + kOpen) {
+      Message& slot = slots[posted % kOpen];
+      slot.fill(sends ? posted : ~uint64_t{0});
+      auto request = post(&slot, sizeof slot, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      if (*request) open[posted++ % kOpen] = *request;
+    }
+    if (done == posted) continue;
+    auto outcome = net.test(open[done % kOpen]);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    if (!outcome->done) continue;
+    for (const uint64_t word : slots[done % kOpen]) ASSERT_EQ(word, done);
+    ++done;
+  }
+  EXPECT_TRUE(net.dereg(channel, *reg).ok());
+}
+void send_tiny(Net& net, Channel* channel, uint64_t first, uint64_t last, Slots::Kind) {
+  carry_tiny(
+      net, channel, first * kTinyMessages, last * kTinyMessages, true,
+      [&](void* data, size_t bytes, Registration* reg) { return net.isend(channel, data, bytes, reg); });
+}
+void receive_tiny(Net& net, Channel* channel, uint64_t first, uint64_t last, Slots::Kind) {
+  carry_tiny(
+      net, channel, first * kTinyMessages, last * kTinyMessages, false,
+      [&](void* data, size_t bytes, Registration* reg) { return net.irecv(channel, data, bytes, reg); });
+}
+
 /// Rounds of verified messages over all channels at the same time, a thread each.
-void run_channels(Net& net, const std::vector<Channel*>& channels, const Link& link,
-                  void (*carry)(Net&, Channel*, uint64_t, uint64_t, Slots::Kind)) {
+void run_channels(Net& net, const std::vector<Channel*>& channels, const Link& link, Carry carry) {
   uint64_t first = 0;
   do {
     std::vector<std::thread> threads;
@@ -34,7 +77,7 @@ void run_channels(Net& net, const std::vector<Channel*>& channels, const Link& l
   } while (!testing::Test::HasFailure() && one_more_round(link));
 }
 
-void receiver_body(const Link& link, const std::vector<int>& homes) {
+void receiver_body(const Link& link, const std::vector<int>& homes, Carry receive) {
   Net* n = net();
   ASSERT_NE(n, nullptr);
   std::vector<Channel*> channels;
@@ -44,11 +87,11 @@ void receiver_body(const Link& link, const std::vector<int>& homes) {
     ASSERT_NE(channels.back(), nullptr);
     EXPECT_TRUE(n->close(listener).ok());
   }
-  run_channels(*n, channels, link, &receive_messages);
+  run_channels(*n, channels, link, receive);
   for (Channel* channel : channels) EXPECT_TRUE(n->close(channel).ok());
 }
 
-void sender_body(const Link& link, const std::vector<int>& homes) {
+void sender_body(const Link& link, const std::vector<int>& homes, Carry send) {
   Net* n = net();
   ASSERT_NE(n, nullptr);
   std::vector<Channel*> channels;
@@ -57,15 +100,17 @@ void sender_body(const Link& link, const std::vector<int>& homes) {
     ASSERT_NE(channels.back(), nullptr);
   }
   FailingPorts::watch(channels[0]->context());
-  run_channels(*n, channels, link, &send_messages);
+  run_channels(*n, channels, link, send);
   for (Channel* channel : channels) EXPECT_TRUE(n->close(channel).ok());
 }
 
 /// A process on each of two nodes, with a channel for each of `homes`.
 struct Pair {
-  Pair(const vhca::FabricHost& fabric, const Environment& environment, const std::vector<int>& homes)
-      : receiver(start(fabric, 1, environment, [=](const Link& link) { receiver_body(link, homes); })),
-        sender(start(fabric, 0, environment, [=](const Link& link) { sender_body(link, homes); })) {
+  Pair(const vhca::FabricHost& fabric, const Environment& environment, const std::vector<int>& homes,
+       Carry send = &send_messages, Carry receive = &receive_messages)
+      : receiver(
+            start(fabric, 1, environment, [=](const Link& link) { receiver_body(link, homes, receive); })),
+        sender(start(fabric, 0, environment, [=](const Link& link) { sender_body(link, homes, send); })) {
     for (size_t i = 0; i < homes.size(); ++i) relay_handle(receiver, sender);
   }
   void end() const {
@@ -199,11 +244,11 @@ Environment with_own_scope(Environment environment) {
 
 // Three NICs die and NIC 3 carries all four channels; when NIC 2 comes back its own channel returns, and of
 // the two channels away from home that stay on NIC 3 one moves.
-TEST(Spreading, channels_away_from_home_move_to_a_nic_that_comes_back_and_then_stay) {
+void three_nics_die_and_one_comes_back(const Environment& environment, Carry send, Carry receive) {
   FailingPorts::prepare();
   const auto fabric = make_fabric(2, 4);
   FaultingNet faulting_net(fabric);
-  const Pair pair(fabric, with_own_scope(kQuick), {0, 1, 2, 3});
+  const Pair pair(fabric, with_own_scope(environment), {0, 1, 2, 3}, send, receive);
   Carried carried(fabric, 4, 4);
   int rounds = 0;
   bool all_on_one = false;
@@ -223,6 +268,17 @@ TEST(Spreading, channels_away_from_home_move_to_a_nic_that_comes_back_and_then_s
   EXPECT_TRUE(all_on_one);
   ASSERT_TRUE(even);
   even->expect();
+}
+
+TEST(Spreading, channels_away_from_home_move_to_a_nic_that_comes_back_and_then_stay) {
+  three_nics_die_and_one_comes_back(kQuick, &send_messages, &receive_messages);
+}
+
+// In mode 2 all four use both NICs, but for their tiniest messages.
+TEST(Spreading, so_do_the_tiniest_messages_in_balance) {
+  Environment balance = kQuick;
+  balance["R2CC_MODE"] = "2";
+  three_nics_die_and_one_comes_back(balance, &send_tiny, &receive_tiny);
 }
 
 // Each process knows its own channel only; what the other's does it learns from the page that they share.

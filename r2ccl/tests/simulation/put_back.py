@@ -55,7 +55,7 @@ DEFECTS = {
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
     'the log tells a wrong migration time': [(C + 'migration.cc', '(now_ns() - moving_since) / 1000)', '(now_ns() - moving_since) / 900)')],
     'traffic stays away from home': [(P + 'failback.h', 'if (rail_.settled(now)) return FailbackAct::kReturn;', '')],
-    'a lane carries nothing': [('r2ccl/balance/splitter.h', 'if (spread.over.size() == 1 && spread.active_first) spread.over.clear();', 'spread.over.clear();')],
+    'a lane carries nothing': [('r2ccl/balance/splitter.h', 'if (spread.over.size() == 1 && active_first) spread.over.clear();', 'spread.over.clear();')],
     'the last lane carries nothing': [('r2ccl/balance/splitter.h', 'i < carriers.size() && i < shares.size()', 'i < carriers.size() && i + 1 < shares.size()')],
     # What the log says of failures.
     'a failed completion is reported as a stall': [(C + 'channel.cc', 'path.mark_failed(trace::DetectedBy::kCompletion,', 'path.mark_failed(trace::DetectedBy::kWatchdog,')],
