@@ -47,7 +47,7 @@ COLUMNS = {
     "allreduce_emulated": ["set", "nodes", "lost", "bytes", "mbits", "algorithm", "jobs", "t_ms", "t0_ms", "t_to_t0", "bound_ms", "t_to_bound", "simulated_ms",
                            "t_to_simulated", "cpu_idle"],
     # The same at each size, mode 3 beside ring and Balance (harness/bench/allreduce_table.py sizes); `margin`: R2CC_COLLNET_MARGIN, empty: the default.
-    # `ratios`: of mode 3 in each round, to the better of the two (mode3_sizes and mode3_sizes_1GiB lack them).
+    # `ratios`: of mode 3 in each round, to the better of the two (mode3_sizes_4 and mode3_sizes_1GiB lack them).
     "allreduce_sizes": ["set", "nodes", "lost", "bytes", "mbits", "margin", "algorithm", "jobs", "t_ms", "t0_ms", "bound_ms", "to_better_of_ring_and_balance", "ratios", "cpu_idle"],
     # Two modes whose operations take turns in each job (harness/bench/allreduce_table.py turns). `ratios`: of each job, the median time of the first to that of the
     # one beside it; `ratios_before`: before the loss.

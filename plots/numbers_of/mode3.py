@@ -97,9 +97,9 @@ def healthy_least(results):
     return short(min(of(row) for row in rows_of(results, "allreduce_emulated", ALGORITHMS_SET) if row["algorithm"] in ("ring", "balance")))
 
 
-SIZES = ("mode3_sizes", "mode3_sizes_1GiB", "mode3_sizes_3")
+SIZES = ("mode3_sizes_4",)
 LARGE = 256 << 10  # bytes; below it jobs whose operations take turns tell more
-TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2")
+TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_even")
 TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
 
 
@@ -133,10 +133,9 @@ def turn_points(results, *sets):
     return points
 
 
-def turns_ratio(results, size, lost, algorithm, pick, column="ratios"):
-    """Of all jobs of a point."""
-    return short(pick(float(ratio) for row in rows_of(results, "allreduce_turns", *TURNS) if (row["bytes"], row["lost"], row["algorithm"]) == (str(size), lost, algorithm)
-                      for ratio in row[column].split()))
+def turns_ratio(results, measured, pick):
+    """Of all jobs of a set with one point."""
+    return short(pick(float(ratio) for row in rows_of(results, "allreduce_turns", measured) for ratio in row["ratios"].split()))
 
 
 def mode3_turns(results):
@@ -190,8 +189,8 @@ NUMBERS = {
     "mode3.algorithms-healthy": healthy_least,
     "mode3.turns-points": lambda results: str(len(turn_points(results, *TURNS))),
     "mode3.turns-met": lambda results: str(sum(verdict == "met" for *_, verdict in turn_points(results, *TURNS))),
-    **{f"mode3.turns-32k-{when}{what}": (lambda column, pick: lambda results: turns_ratio(results, 32768, "1/2", "mode3_beside_balance", pick, column))(column, pick)
-       for when, column in (("", "ratios"), ("before-", "ratios_before")) for what, pick in (("least", min), ("most", max))},
+    **{f"mode3.turns-{spread}-{what}": (lambda measured, pick: lambda results: turns_ratio(results, measured, pick))(f"mode3_turns_{spread}", pick)
+       for spread in ("uneven", "even") for what, pick in (("least", min), ("most", max))},
     "mode3.turns-spread": lambda results: short(statistics.mean(
         statistics.variance(map(math.log, ratios)) for _, _, jobs, each, _ in turn_points(results, *TURNS) if jobs >= 6 for ratios in each.values()) ** 0.5, 2),
     "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
