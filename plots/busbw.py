@@ -116,6 +116,10 @@ class Mode3:
             axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(inputs.size))
             axes.xaxis.set_minor_locator(style.ticker.NullLocator())
             axes.tick_params(axis="x", labelsize=6.5)
+            ends = axes.get_xticklabels()  # beside those of the next panel
+            ends[0].set_horizontalalignment("left")
+            if axes.get_xticks()[-1] == sizes[-1]:
+                ends[-1].set_horizontalalignment("right")
             axes.set_ylim(bottom=0)
             axes.set_title("nothing lost" if lost == "0" else f"x = {lost}", loc="left", fontsize=7.5)
         panels[0][0].set_ylabel("bus bandwidth (GB/s)")
