@@ -99,7 +99,7 @@ def healthy_least(results):
 
 SIZES = ("mode3_sizes_4",)
 LARGE = 256 << 10  # bytes; below it jobs whose operations take turns tell more
-TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_even")
+TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_even", "mode3_turns_slow")
 TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
 
 
