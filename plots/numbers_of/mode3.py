@@ -98,7 +98,6 @@ def healthy_least(results):
 
 
 SIZES = ("mode3_sizes_4",)
-LARGE = 256 << 10  # bytes; below it jobs whose operations take turns tell more
 TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_even", "mode3_turns_slow")
 TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
 
@@ -114,7 +113,7 @@ def mode3_sizes(results, *sets):
         between = median_between(each) if each else None
         return f"{statistics.median(each):.2f} ({between[0]:.2f} to {between[1]:.2f})" if between else short(row["to_better_of_ring_and_balance"])
 
-    for size in sorted({size for size, _ in found if size >= LARGE}):
+    for size in sorted({size for size, _ in found}):
         rows.append([inputs.size(size), *(cell(found[size, x]) if (size, x) in found else "–" for x in lost)])
     return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
 

@@ -200,30 +200,9 @@ TEST(Lanes, two_lanes_that_fail_at_once_on_different_sides_lose_nothing) {
   EXPECT_GE(faulting_net.broken(), 150);
 }
 
-/// 512 bytes each, eight open at a time. Calls `look` behind each hundred.
+/// 512 bytes each.
 void carry_tiny(Net& n, Channel* channel, bool sends, const std::function<void()>& look = {}) {
-  constexpr uint64_t kMessages = 4000, kOpen = 8;
-  using Message = std::array<uint64_t, 64>;
-  std::vector<Message> slots(kOpen);
-  auto reg = n.reg(channel, slots.data(), kOpen * sizeof(Message));
-  ASSERT_TRUE(reg.ok());
-  std::array<Request*, kOpen> open{};
-  for (uint64_t posted = 0, done = 0; done < kMessages;) {
-    if (posted < kMessages && posted < done + kOpen) {
-      Message& slot = slots[posted % kOpen];
-      slot.fill(sends ? posted : ~uint64_t{0});
-      auto request =
-          sends ? n.isend(channel, &slot, sizeof slot, *reg) : n.irecv(channel, &slot, sizeof slot, *reg);
-      ASSERT_TRUE(request.ok()) << request.error().message;
-      if (*request) open[posted++ % kOpen] = *request;
-    }
-    if (done == posted) continue;
-    auto outcome = n.test(open[done % kOpen]);
-    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-    if (!outcome->done) continue;
-    for (uint64_t word : slots[done % kOpen]) ASSERT_EQ(word, done);
-    if (++done % 100 == 0 && look) look();
-  }
+  carry_words<64>(n, channel, 0, 4000, sends, look);
 }
 
 // The meters may find a NIC slow where this process lacks cores, and then messages move to another lane. But

@@ -28,40 +28,11 @@ using Carry = void (*)(Net&, Channel*, uint64_t first, uint64_t last, Slots::Kin
 constexpr size_t kTinyWords = 256;
 constexpr uint64_t kTinyMessages = 20;  // for each of kMessages
 
-/// Eight open at a time. `post`: Net::isend or Net::irecv.
-template <class Post>
-void carry_tiny(Net& net, Channel* channel, uint64_t first, uint64_t last, bool sends, Post&& post) {
-  using Message = std::array<uint64_t, kTinyWords>;
-  std::vector<Message> slots(kOpen);
-  auto reg = net.reg(channel, slots.data(), kOpen * sizeof(Message));
-  ASSERT_TRUE(reg.ok());
-  std::array<Request*, kOpen> open{};
-  for (uint64_t posted = first, done = first; done < last;) {
-    if (posted < last && posted < done + kOpen) {
-      Message& slot = slots[posted % kOpen];
-      slot.fill(sends ? posted : ~uint64_t{0});
-      auto request = post(&slot, sizeof slot, *reg);
-      ASSERT_TRUE(request.ok()) << request.error().message;
-      if (*request) open[posted++ % kOpen] = *request;
-    }
-    if (done == posted) continue;
-    auto outcome = net.test(open[done % kOpen]);
-    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-    if (!outcome->done) continue;
-    for (const uint64_t word : slots[done % kOpen]) ASSERT_EQ(word, done);
-    ++done;
-  }
-  EXPECT_TRUE(net.dereg(channel, *reg).ok());
-}
 void send_tiny(Net& net, Channel* channel, uint64_t first, uint64_t last, Slots::Kind) {
-  carry_tiny(
-      net, channel, first * kTinyMessages, last * kTinyMessages, true,
-      [&](void* data, size_t bytes, Registration* reg) { return net.isend(channel, data, bytes, reg); });
+  carry_words<kTinyWords>(net, channel, first * kTinyMessages, last * kTinyMessages, true);
 }
 void receive_tiny(Net& net, Channel* channel, uint64_t first, uint64_t last, Slots::Kind) {
-  carry_tiny(
-      net, channel, first * kTinyMessages, last * kTinyMessages, false,
-      [&](void* data, size_t bytes, Registration* reg) { return net.irecv(channel, data, bytes, reg); });
+  carry_words<kTinyWords>(net, channel, first * kTinyMessages, last * kTinyMessages, false);
 }
 
 /// Rounds of verified messages over all channels at the same time, a thread each.

@@ -144,6 +144,35 @@ class Slots {
   uint8_t* address_ = nullptr;
 };
 
+/// Messages number `first` up to `last` (excluded) of 8 × kWords bytes, which all have their number in each
+/// word, kOpen open at a time; every word is compared. Calls `look` behind each hundred.
+template <size_t kWords>
+void carry_words(Net& net, Channel* channel, uint64_t first, uint64_t last, bool sends,
+                 const std::function<void()>& look = {}) {
+  using Message = std::array<uint64_t, kWords>;
+  std::vector<Message> slots(kOpen);
+  auto reg = net.reg(channel, slots.data(), kOpen * sizeof(Message));
+  ASSERT_TRUE(reg.ok());
+  std::array<Request*, kOpen> open{};
+  for (uint64_t posted = first, done = first; done < last;) {
+    if (posted < last && posted < done + kOpen) {
+      Message& slot = slots[posted % kOpen];
+      slot.fill(sends ? posted : ~uint64_t{0});
+      auto request =
+          sends ? net.isend(channel, &slot, sizeof slot, *reg) : net.irecv(channel, &slot, sizeof slot, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      if (*request) open[posted++ % kOpen] = *request;
+    }
+    if (done == posted) continue;
+    auto outcome = net.test(open[done % kOpen]);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    if (!outcome->done) continue;
+    for (const uint64_t word : slots[done % kOpen]) ASSERT_EQ(word, done);
+    if (++done % 100 == 0 && look) look();
+  }
+  EXPECT_TRUE(net.dereg(channel, *reg).ok());
+}
+
 /// Receives messages number `first` up to `messages` (excluded) and compares every byte; also that nothing
 /// was written behind them.
 inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages,
