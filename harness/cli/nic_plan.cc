@@ -124,9 +124,9 @@ std::string pieces_in_words(const Mode3& mode3) {
 
 std::string mode3_in_words(const collective::Job& job, int margin) {
   const Mode3 mode3 = mode3_of(job, margin);
-  return "In a job with R2CC_MODE=3 and R2CC_COLLNET_MARGIN=" + std::to_string(margin) + ", " +
-         choice_in_words(mode3) + slow_nics_in_words(job) + pieces_in_words(mode3) +
-         " All this assumes additions " +
+  const std::string asked = margin > 0 ? " and R2CC_COLLNET_MARGIN=" + std::to_string(margin) : "";
+  return "In a job with R2CC_MODE=3" + asked + ", " + choice_in_words(mode3) + slow_nics_in_words(job) +
+         pieces_in_words(mode3) + " All this assumes additions " +
          (job.reduce_bytes_per_second > 0 ? "as fast as --reduction-rate (a job measures its own)"
                                           : "that take no time (--reduction-rate; a job measures its own)") +
          ", and one CollNet group over all NICs of a node (a job with several GPUs a node divides the NICs "

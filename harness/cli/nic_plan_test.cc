@@ -142,7 +142,7 @@ TEST_F(Program, explains_what_a_job_in_mode_3_does) {
   };
   const std::string taken = said({"--lost", "1:0-1,2:2-3"});
   EXPECT_TRUE(says(taken,
-                   "R2CC_COLLNET_MARGIN=108, AllReduces of 8 MiB and more go over CollNet. This one does: "
+                   "In a job with R2CC_MODE=3, AllReduces of 8 MiB and more go over CollNet. This one does: "
                    "four_stage on the host would take"))
       << taken;
   EXPECT_TRUE(says(taken,
@@ -153,6 +153,11 @@ TEST_F(Program, explains_what_a_job_in_mode_3_does) {
   EXPECT_TRUE(
       says(small, "8 MiB and more go over CollNet. This one stays with NCCL's own choice, on Balance"))
       << small;
+  EXPECT_EQ(call({"explain", "--nodes", "4", "--nics", "8", "--rate", "20 Gbit/s", "--lost", "1:0"}), 0);
+  const std::string eighth = words_of(out.str());
+  EXPECT_TRUE(says(
+      eighth, "In a job with R2CC_MODE=3, AllReduces of 128 MiB and more go over CollNet. This one does"))
+      << eighth;
   const std::string strict = said({"--lost", "1:0-1,2:2-3", "--margin", "200"});
   EXPECT_TRUE(says(strict, "R2CC_COLLNET_MARGIN=200, no AllReduce goes over CollNet")) << strict;
   EXPECT_TRUE(says(strict, "If CollNet is forced, NCCL makes 256 pieces")) << strict;

@@ -175,8 +175,8 @@ void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
   explain.add_option("--chakra", chakra, "Write Chakra traces to files PREFIX.RANK.et")->group(group);
   explain
       .add_option("--margin", margin,
-                  "R2CC_COLLNET_MARGIN of the job, in percent (default: " + std::to_string(margin) + ")")
-      ->check(CLI::Range(10, 10000))
+                  "R2CC_COLLNET_MARGIN of the job, in percent (default: 0, the tuner's own choice)")
+      ->check(CLI::Range(0, 10000))
       ->needs(job.nics.all.front())
       ->group(group);
 }

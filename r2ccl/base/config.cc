@@ -73,9 +73,10 @@ const std::vector<Field>& fields() {
       integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
               "mode 3: number of NICs that a CollNet group (one per GPU) uses; 0: the node's NICs divided by "
               "its ranks, whose number the launcher sets"),
-      integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
+      integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 0, 10000,
               "mode 3: the time that the host engine is assumed to need, in percent of the predicted time; "
-              "CollNet is chosen if that is more than 3 % below the time of NCCL's ring"),
+              "CollNet is chosen if that is more than 3 % below the time of NCCL's ring; 0: 100 for large "
+              "operations on slow NICs if one node is degraded, else 108"),
       integer(
           "R2CC_PLAN_LINKS", &Config::plan_links, 0, 1,
           "mode 3: 1: plans also take into account NICs that are slow although their ports do not say so"),

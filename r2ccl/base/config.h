@@ -34,8 +34,9 @@ struct Config {
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
   int collnet_nics = 0;  ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
   int plan_links = 0;    ///< R2CC_PLAN_LINKS: plans count NICs as slow that their links show to be
-  int collnet_margin =
-      108;  ///< R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need
+  /// R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need; 0: as is known of
+  /// such predictions
+  int collnet_margin = 0;
   std::string algorithm;     ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
   std::string metrics_file;  ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
   std::string

@@ -27,6 +27,9 @@ constexpr double kSeveralLeaves = 1.12, kAboutHalf = 0.55;
 /// … and if all nodes but one are leaves, and it is not known which NICs they have lost, so that the planner
 /// cannot count them: NICs of the one owner whose rails no leaf has are idle.
 constexpr double kOneOwner = 1.45;
+/// What predictions may be too low by, and the latency, in parts of the time of a piece, up to which those for
+/// one degraded node are not.
+constexpr double kDefaultMargin = 1.08, kShortLatency = 0.1;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
 constexpr uint64_t kLeastChunk = 128 << 10;
@@ -149,6 +152,13 @@ double too_low_by(const Job& job, const Candidate& plan, std::span<const double>
 
 }  // namespace
 
+double margin_of(std::span<const double> capacities, uint64_t piece, const Speeds& speeds) {
+  const bool exact =
+      degraded_of(capacities) == 1 &&
+      kLatencySeconds * speeds.bytes_per_second <= kShortLatency * static_cast<double>(piece);
+  return exact ? 1 : kDefaultMargin;
+}
+
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds,
                     std::span<const double> nics) {
   EngineAdvice advice;
@@ -180,10 +190,11 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   const Candidate& best = planned->choice();
   advice.predicted_seconds = stream_seconds(best, pieces, job.outstanding);
   const bool ring = best.algorithm == Algorithm::kRing;
-  const double most = advice.ring_seconds * (1 - kLeastGain) / speeds.margin;
+  const double margin = speeds.margin > 0 ? speeds.margin : margin_of(capacities, piece, speeds);
+  const double most = advice.ring_seconds * (1 - kLeastGain) / margin;
   // What costs time to find out only matters where the engine would be taken without it.
   const double too_low = !ring && advice.predicted_seconds < most ? too_low_by(job, best, nics) : 1;
-  advice.engine_seconds = speeds.margin * too_low * advice.predicted_seconds;
+  advice.engine_seconds = margin * too_low * advice.predicted_seconds;
   advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
@@ -191,7 +202,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   advice.why = std::string(name(best.algorithm)) + " on the host would take " + times;
   if (advice.engine) return advice;
   if (!ring && advice.predicted_seconds < advice.ring_seconds)
-    advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100) +
+    advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", margin * 100) +
                   (std::isinf(too_low) ? ", and two nodes have lost all rails in common"
                    : too_low > 1       ? text(", and %.0f %% for several degraded nodes", too_low * 100 - 100)
                                        : "");

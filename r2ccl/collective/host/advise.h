@@ -16,7 +16,8 @@ namespace r2ccl::collective {
 struct Speeds {
   double bytes_per_second = 0;         ///< of the group's NIC, nominal
   double reduce_bytes_per_second = 0;  ///< additions of one group, measured; 0: not known, no limit
-  double margin = 1;  ///< what the engine is taken to need, in parts of what is predicted (R2CC_COLLNET_MARGIN)
+  /// What the engine is taken to need, in parts of what is predicted (R2CC_COLLNET_MARGIN); 0: margin_of().
+  double margin = 1;
   uint32_t rails = 1;  ///< NICs of each node in the group
 };
 
@@ -48,6 +49,10 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
 /// How many are taken to be in flight with one of this size: operations of this size and of the sizes into
 /// which NCCL cuts larger ones.
 uint32_t outstanding_for(uint64_t bytes);
+
+/// The margin by default. One where predictions are exact, as simulated ports and NCCL on a GPU show: one node is
+/// degraded, and the latency of a step is small beside the time in which the ports send a piece. Else 1.08.
+double margin_of(std::span<const double> capacities, uint64_t piece, const Speeds& speeds);
 
 struct EngineAdvice {
   bool engine = false;       ///< the engine is faster than NCCL's ring, whose messages Balance spreads

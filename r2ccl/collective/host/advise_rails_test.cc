@@ -19,7 +19,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr double kDefaultMargin = 1.08;  // of R2CC_COLLNET_MARGIN
+constexpr double kDefaultMargin = 1.08;  // where several nodes are degraded (margin_of)
 
 /// How many NICs each degraded node has lost, which ones, and where these nodes are.
 enum class Lost { kNested, kShifted, kApart };

@@ -13,7 +13,7 @@ namespace {
 using namespace testing_support;
 
 constexpr double kNic = 2.5e9 / 8;  // bytes per second: what virtual NICs report
-constexpr double kMargin = 1.08;    // the default of R2CC_COLLNET_MARGIN
+constexpr double kMargin = 0;       // R2CC_COLLNET_MARGIN: the default
 
 /// An AllReduce among p nodes of which node p/2 has lost one of eight NICs, or one or two of four.
 struct Case {
@@ -89,6 +89,27 @@ TEST(AdviseTime, operations_take_what_is_predicted) {
     for (const double x : {0.125, 0.25, 0.5})
       for (const uint64_t mib : {16, 64, 256})
         if (mib < 256 || x < 0.5) expect_right({p, x, mib}, 0.13, 0.05, 0, 0.035);
+}
+
+// Where latencies are longer beside a piece's time than that, a prediction may be far too low.
+TEST(AdviseTime, a_margin_keeps_what_is_predicted_too_fast_with_balance) {
+  const Outcome is = outcome_of({6, 0.125, 256, 4 * kNic});
+  EXPECT_TRUE(is.advice.engine) << is.advice.why;
+  EXPECT_LT(is.gain(), -0.1) << "no gap any more";
+  EXPECT_FALSE(is.with_margin.engine) << is.with_margin.why;
+}
+
+// Those that a margin of 108 leaves to Balance.
+TEST(AdviseTime, one_degraded_node_gains_by_default_with_slow_nics) {
+  size_t newly = 0;
+  for (const Case& of : {Case{3, 0.125, 128}, Case{4, 0.125, 128}, Case{6, 0.125, 128}, Case{12, 0.125, 256},
+                         Case{3, 0.25, 16}, Case{4, 0.25, 8}, Case{8, 0.25, 8}, Case{12, 0.25, 16}}) {
+    const Outcome is = outcome_of(of);
+    EXPECT_GT(1.08 * is.with_margin.engine_seconds, 0.97 * is.with_margin.ring_seconds) << of;
+    newly += is.with_margin.engine;
+    EXPECT_GT(is.gain(), 0.03) << of << ": " << is.with_margin.why;
+  }
+  EXPECT_EQ(newly, 8u);
 }
 
 // Few pieces, of half a MiB or one.

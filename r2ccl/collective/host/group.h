@@ -49,7 +49,7 @@ struct RankInfo {
   uint32_t rank = 0;
   double bytes_per_second = 0;         ///< of one NIC, nominal
   double reduce_bytes_per_second = 0;  ///< of its additions, measured
-  double margin = 1;                   ///< R2CC_COLLNET_MARGIN
+  double margin = 1;                   ///< R2CC_COLLNET_MARGIN; 0: the default
   std::array<char, 32> algorithm{};    ///< R2CC_ALGORITHM, which all must have alike
   PlanAgreement::Address agreement{};
   std::array<NicAddress, 1 + kMostFurtherNics> addresses{};  ///< of the first NIC and the further ones
