@@ -76,6 +76,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
     std::copy(registration->rkeys().begin(), registration->rkeys().end(), line.keys);
     line.far_nics = registration->far_nics();
   }
+  line.far_nics |= receiving_.mark();
   line.check = wire::cts_check(line);
   activity_.opened_request();
   thread.opened(*request, true);
@@ -100,6 +101,7 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
       whole(outcome.message);
       [[fallthrough]];
     case Arrival::kSegment:
+      receiving_.segment_came(outcome.message, immediate.wish);
       // Not emit(): this one is in the way of each message, and wants to be compiled in place.
       trace::Writer::instance().emit(trace::EventType::kSegmentDelivered, uint16_t(path.local_nic()),
                                      number(), completion.byte_len, outcome.message, path.id(),
@@ -190,7 +192,7 @@ uint32_t Receiver::standing_still(Owned owned) {
 void Receiver::confirm(Path& path, bool signaled, Owned owned) {
   ownership_.check(owned);
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
-  staged = receiving_.tells();
+  staged = receiving_.tells_alone();
   const bool signal = signals_.due(path.posted) || signaled;
   ++path.posted;
   const int error = path.data.post_write(

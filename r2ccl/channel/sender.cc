@@ -68,7 +68,8 @@ void Sender::begin_to_meter(Path& path) {
 bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned owned) {
   ownership_.check(owned);
   const Request::Part& part = request.parts[segment];
-  const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
+  const uint32_t immediate =
+      wire::encode({uint32_t(request.message), segment, request.segments, request.wish});
   const int error = path.data.post_write_imm(
       Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset,
       part.bytes, request.copied ? path.memory_lkey : request.local_keys[size_t(path.local_nic())],
@@ -174,7 +175,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   }
   if (lines_read_ <= message) {
     lines_read_ = message + 1;
-    sending_.ledger.confirmed_low(line.received);
+    sending_.confirmed_low(line.received, (line.far_nics & wire::kWaitedLong) != 0, now_ns);
   }
   request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
   request->copied = request->bytes <= context_.copied_bytes() && context_.copied_bytes() > 0;
@@ -205,6 +206,12 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   request->channel = this;
   request->message = message;
   request->in_use = true;
+  const auto open = [&](uint32_t behind) {
+    const uint64_t next = message + behind;
+    const uint32_t head = __atomic_load_n(&memory_->lines[next % wire::kRingLines].head, __ATOMIC_RELAXED);
+    return head == uint32_t(next) + 1;
+  };
+  request->wish = sending_.wishes_for_ack(context_.strict_ack(), request->copied, open, now_ns);
   sending_.ledger.open(request->segments);
   activity_.opened_request();
   thread.opened(*request, false);
@@ -231,11 +238,12 @@ void Sender::count_work(Path& path, uint32_t bytes, Owned owned) {
 
 void Sender::read_confirmation(Owned owned) {
   ownership_.check(owned);
-  sending_.ledger.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
+  const uint64_t received = __atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE);
+  sending_.confirmed(received & ~wire::kAckWaitedLong, (received & wire::kAckWaitedLong) != 0, now_ns);
   for (wire::CtsLine line;
        read_cts(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
        ++lines_read_)
-    sending_.ledger.confirmed_low(line.received);
+    sending_.confirmed_low(line.received, (line.far_nics & wire::kWaitedLong) != 0, now_ns);
 }
 
 inline void Sender::drain_all(bool active_too, Owned owned) {
@@ -291,12 +299,14 @@ bool Sender::misses_a_path(bool wanted) {
 
 void Sender::on_ack_query(uint64_t received, Owned owned) {
   Host host(*this, owned);
+  sending_.confirmed(received, true, now_ns);  // it waits already for long
   sending_.on_wait(host, received);
 }
 
 void Sender::on_received(const wire::Received& received, const Tick& tick) {
   Actions actions(*this, tick, trace::DetectedBy::kWatchdog,
                   "its NIC reported completions of messages that the receiver lacks");
+  actions.owning([&] { sending_.confirmed(received.received, true, now_ns); });  // somebody had to ask
   sending_.on_received(actions, Messages{*this}, received.received, received.segments);
 }
 

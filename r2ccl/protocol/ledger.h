@@ -36,7 +36,7 @@ class ReceiveLedgerOf {
   };
   /// The message that an immediate speaks of; not below next(): there is none.
   uint64_t message_of(const wire::Immediate& immediate) const {
-    // The ticket is the message number's low bits; open messages span far less than 2^24.
+    // The ticket is the message number's low bits; open messages span far less than 2^23.
     return first_ + ((immediate.ticket - uint32_t(first_)) & wire::kTicketMask);
   }
   /// A segment of `bytes` has arrived. `hidden`: whoever reads the memory does not see it yet, so that the

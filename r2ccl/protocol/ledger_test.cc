@@ -15,12 +15,23 @@ wire::Immediate whole(uint64_t message) { return {uint32_t(message) & wire::kTic
 TEST(Immediate, survives_its_encoding_at_every_limit) {
   for (const uint32_t ticket : {0u, 1u, 0xabcdefu, wire::kTicketMask})
     for (const uint32_t segments : {1u, 7u, wire::kMaxSegments})
-      for (uint32_t segment = 0; segment < segments; ++segment) {
-        const wire::Immediate back = wire::decode(wire::encode({ticket, segment, segments}));
-        EXPECT_EQ(back.ticket, ticket);
-        EXPECT_EQ(back.segment, segment);
-        EXPECT_EQ(back.segments, segments);
-      }
+      for (uint32_t segment = 0; segment < segments; ++segment)
+        for (const bool wish : {false, true}) {
+          const wire::Immediate back = wire::decode(wire::encode({ticket, segment, segments, wish}));
+          EXPECT_EQ(back.ticket, ticket & wire::kTicketMask);
+          EXPECT_EQ(back.segment, segment);
+          EXPECT_EQ(back.segments, segments);
+          EXPECT_EQ(back.wish, wish);
+        }
+}
+
+TEST(CtsLine, the_mark_of_a_long_wait_is_no_nic_and_no_number_of_a_message) {
+  EXPECT_EQ(wire::kWaitedLong & ((1u << wire::kMaxNics) - 1), 0u);
+  EXPECT_GT(wire::kAckWaitedLong, uint64_t{1} << 62);
+  wire::CtsLine line{};
+  const uint32_t before = wire::cts_check(line);
+  line.far_nics |= wire::kWaitedLong;
+  EXPECT_NE(wire::cts_check(line), before);
 }
 
 TEST(CtsLine, any_changed_word_breaks_the_check) {

@@ -53,9 +53,13 @@ class ReceivingEndOf {
   /// look there, with so many under way of those that its queue holds?
   static constexpr bool is_crowded(uint32_t under_way, uint32_t depth) { return under_way > depth / 2; }
   /// An ACK waits for a CTS entry to piggyback on while messages are open, and therefore tested for: for so
-  /// many tests, and not when so many messages are to be confirmed.
+  /// many tests, and not when so many messages are to be confirmed. The second numbers are for messages of
+  /// which none wishes for its ACK soon (ack_wish.h): then tests count from the newest message on, since a
+  /// sender that waits sends none. They are far less than may be open.
   static constexpr uint32_t kTestsToWaitForCts = 16;
   static constexpr uint64_t kMessagesToWaitForCts = 4;
+  static constexpr uint32_t kTestsWithoutWish = 1024;
+  static constexpr uint64_t kMessagesWithoutWish = 16;
   /// An answer waits for a flush, which takes a few microseconds where a NIC works, for so many looks.
   static constexpr int kLooksAtFlush = 1000;
 
@@ -67,19 +71,35 @@ class ReceivingEndOf {
   /// `message` is complete. The sender waits for its ACK unless it has sent it from a copy: it copies
   /// messages of up to `copied_bytes`, 0: none.
   void is_whole(uint64_t message, uint32_t copied_bytes) {
-    if (ledger.bytes(message) > copied_bytes || copied_bytes == 0) awaited_ = std::max(awaited_, message + 1);
+    if (ledger.bytes(message) <= copied_bytes && copied_bytes > 0) return;
+    awaited_ = std::max(awaited_, message + 1);
+    tests_at_newest_ = tests_;
   }
+  /// A new segment of `message` has arrived; `wish`: as in its immediate.
+  void segment_came(uint64_t message, bool wish) {
+    if (wish) wished_ = std::max(wished_, message + 1);
+  }
+  /// The newest message that is to be confirmed would have been, had it wished for that.
+  bool waited_long() const { return tests_ - tests_at_newest_ >= kTestsToWaitForCts; }
+  /// What the next CTS entry says of that in CtsLine::far_nics.
+  uint32_t mark() const { return waited_long() ? wire::kWaitedLong : 0; }
   /// An ACK is about to be written, with a CTS entry or without: 'received up to'.
   uint64_t tells() {
     told = ledger.received();
-    tests_ = 0;
+    tests_ = tests_at_newest_ = 0;
     late_ = false;
     return told;
+  }
+  /// The same, for one without a CTS entry: the word to write.
+  uint64_t tells_alone() {
+    const uint64_t mark = waited_long() ? wire::kAckWaitedLong : 0;
+    return tells() | mark;
   }
   /// A batch of completions has been read: is an ACK due now? `acknowledges`: as the host's.
   bool ack_due(bool acknowledges) const {
     if (!acknowledges || !owes_awaited_ack()) return false;
-    return !waits() || ledger.received() - told >= kMessagesToWaitForCts;
+    return !waits() ||
+           ledger.received() - told >= (has_wish() ? kMessagesToWaitForCts : kMessagesWithoutWish);
   }
   /// A test has looked for completions; its message is complete (`done`), or not. `later`: the thread has
   /// other requests open. Then an ACK that is due waits (late_acks.h): what the thread receives and sends
@@ -159,9 +179,13 @@ class ReceivingEndOf {
 
  private:
   bool owes_awaited_ack() const { return owes_ack() && awaited_ > told; }
+  /// One that waits behind an incomplete message counts, too: then the ACK comes sooner than it must.
+  bool has_wish() const { return wished_ > told; }
   /// A test has found that its message is not complete: is an ACK due now?
   bool ack_due_after_test(bool acknowledges) {
-    return acknowledges && owes_awaited_ack() && ++tests_ >= kTestsToWaitForCts;
+    if (!acknowledges || !owes_awaited_ack()) return false;
+    ++tests_;
+    return has_wish() ? tests_ >= kTestsToWaitForCts : tests_ - tests_at_newest_ >= kTestsWithoutWish;
   }
   /// For all CTS entries, and an ACK.
   template <class Host>
@@ -176,9 +200,11 @@ class ReceivingEndOf {
 
   bool asked_ = false;
   uint64_t awaited_ = 0;  // the sender waits for the ACK of a message before this one
+  uint64_t wished_ = 0;   // the newest message that wishes for its ACK soon is the one before this one
   uint32_t tests_ = 0;    // in vain, since an ACK began to wait
-  bool late_ = false;     // an ACK was due, and waits (late_acks.h)
-  uint32_t proof_ = 0;    // Host::posted() when an ACK was written to prove the active path; 0: none on it
+  uint32_t tests_at_newest_ = 0;  // … when the newest message came of those awaited
+  bool late_ = false;             // an ACK was due, and waits (late_acks.h)
+  uint32_t proof_ = 0;  // Host::posted() when an ACK was written to prove the active path; 0: none on it
 };
 
 /// Which CTS entries and ACKs report their completion: one of a few, so that the send queue is freed in time.

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "r2ccl/protocol/limits.h"
+
 namespace r2ccl {
 namespace {
 
@@ -58,6 +60,14 @@ struct World {
     end.ledger.arrive({message, 0, 1}, bytes);
     end.is_whole(message, copied_bytes);
   }
+  void arrive_with_wish(uint32_t message) {
+    end.segment_came(message, true);
+    arrive(message);
+  }
+  /// So many tests in vain, of which none makes an ACK due.
+  void in_vain(uint32_t tests) {
+    for (uint32_t i = 0; i < tests; ++i) ASSERT_EQ(end.ack_after_test(true, false, false), Ack::kNone) << i;
+  }
   std::string patient() {
     said.clear();
     end.waited(*this, true);
@@ -90,30 +100,88 @@ TEST(Acks, are_due_at_once_when_nothing_more_is_open) {
 }
 
 TEST(Acks, wait_for_few_messages_only_while_others_are_open) {
-  World w(8, int(End::kMessagesToWaitForCts) - 1);
-  EXPECT_FALSE(w.end.ack_due(true));
-  w.arrive(uint32_t(End::kMessagesToWaitForCts) - 1);
-  EXPECT_TRUE(w.end.ack_due(true));
+  for (const bool wish : {false, true}) {
+    const auto most = uint32_t(wish ? End::kMessagesToWaitForCts : End::kMessagesWithoutWish);
+    ReceivingEndOf<32> end;
+    for (uint32_t i = 0; i < 32; ++i) end.ledger.open();
+    for (uint32_t i = 0; i < most; ++i) {
+      EXPECT_FALSE(end.ack_due(true)) << i;
+      end.segment_came(i, wish && i == 1);
+      end.ledger.arrive({i, 0, 1}, 4096);
+      end.is_whole(i, 0);
+    }
+    EXPECT_TRUE(end.ack_due(true));
+    end.tells();
+    for (uint32_t i = most; i < most + End::kMessagesToWaitForCts; ++i) {
+      end.ledger.arrive({i, 0, 1}, 4096);
+      end.is_whole(i, 0);
+    }
+    EXPECT_FALSE(end.ack_due(true)) << "the wish is granted";
+  }
+  EXPECT_LE(2 * End::kMessagesWithoutWish, uint64_t(kMaxRequests)) << "far less than may be open";
 }
 
 TEST(Acks, wait_for_a_number_of_tests_only) {
-  World w(3, 1);
-  for (uint32_t i = 1; i < End::kTestsToWaitForCts; ++i)
-    EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone) << i;
+  World w(3);
+  w.arrive_with_wish(0);
+  w.in_vain(End::kTestsToWaitForCts - 1);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
   w.end.tells();
   w.arrive(1);
-  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone) << "what was told begins the wait anew";
+  w.in_vain(End::kTestsWithoutWish - 1);
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow) << "the wish of another message was granted";
   World other(2, 1);
-  for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
+  for (uint32_t i = 0; i < 2 * End::kTestsWithoutWish; ++i)
     EXPECT_EQ(other.end.ack_after_test(false, false, false), Ack::kNone) << "R2CC_STRICT_ACK=0";
+}
+
+TEST(Acks, a_long_wait_begins_anew_with_each_message) {
+  World w(3, 1);
+  w.in_vain(End::kTestsWithoutWish - 1);
+  w.arrive(1);
+  w.in_vain(End::kTestsWithoutWish - 1);
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
+  World other(3);
+  other.arrive_with_wish(0);
+  other.in_vain(End::kTestsToWaitForCts - 1);
+  other.arrive(1);
+  EXPECT_EQ(other.end.ack_after_test(true, false, false), Ack::kNow) << "a short one does not";
+}
+
+TEST(Acks, that_wait_for_long_are_due_soon_when_a_message_comes_that_wishes) {
+  World w(4, 1);
+  w.in_vain(End::kTestsToWaitForCts + 5);
+  w.arrive_with_wish(1);
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
+}
+
+TEST(Acks, say_whether_the_newest_message_has_waited_for_longer_than_with_a_wish) {
+  World w(5, 1);
+  w.in_vain(End::kTestsToWaitForCts - 1);
+  EXPECT_FALSE(w.end.waited_long());
+  w.in_vain(1);
+  EXPECT_TRUE(w.end.waited_long());
+  w.arrive(1);
+  EXPECT_FALSE(w.end.waited_long()) << "its sender had not waited for the ACK of the first one";
+  w.in_vain(End::kTestsToWaitForCts);
+  EXPECT_TRUE(w.end.waited_long());
+  w.arrive(2, 4096);
+  EXPECT_TRUE(w.end.waited_long()) << "one from a copy says nothing of the others";
+  EXPECT_EQ(w.end.mark(), wire::kWaitedLong);
+  EXPECT_EQ(w.end.tells_alone(), 3 | wire::kAckWaitedLong);
+  EXPECT_FALSE(w.end.waited_long()) << "told";
+  EXPECT_EQ(w.end.mark(), 0u);
+  EXPECT_EQ(w.end.tells_alone(), 3u);
+  w.in_vain(2 * End::kTestsToWaitForCts);
+  w.arrive(3);
+  EXPECT_FALSE(w.end.waited_long()) << "nothing was owed";
 }
 
 TEST(Acks, tests_count_only_while_one_is_owed) {
   World w(2);
   for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
     EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
-  w.arrive(0);
+  w.arrive_with_wish(0);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
 }
 

@@ -15,7 +15,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 9;
+inline constexpr uint16_t kWireVersion = 10;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS entries: more than requests can be open
@@ -42,10 +42,14 @@ struct alignas(64) CtsLine {
   uint32_t bytes;
   uint32_t received;        ///< low bits of 'received up to', as of this line
   uint32_t keys[kMaxNics];  ///< remote key per NIC of the receiver
-  uint32_t far_nics;        ///< bit i: `address` is across sockets from the receiver's NIC i
+  uint32_t far_nics;        ///< bit i: `address` is across sockets from the receiver's NIC i; kWaitedLong
   uint32_t tail;
 };
 static_assert(sizeof(CtsLine) == 64);
+/// Of CtsLine::far_nics, and of the ACK 'received up to': the newest message that is confirmed has waited for
+/// longer than one that wishes for its ACK soon.
+inline constexpr uint32_t kWaitedLong = 1u << 31;
+inline constexpr uint64_t kAckWaitedLong = 1ull << 63;
 
 /// A mix of every word but `check` itself (the finaliser of splitmix64, folded over the line).
 inline uint32_t cts_check(const CtsLine& line) {
@@ -60,18 +64,21 @@ inline uint32_t cts_check(const CtsLine& line) {
   return uint32_t(mix ^ (mix >> 32));
 }
 
-/// 24 bits of ticket, 4 bits of segment number, 4 bits of segment count − 1.
+/// 23 bits of ticket, 1 bit of wish, 4 bits of segment number, 4 bits of segment count − 1.
 struct Immediate {
   uint32_t ticket;
   uint32_t segment;
   uint32_t segments;
+  bool wish = false;  ///< its sender's program may soon wait for the ACK of this message
 };
-inline constexpr uint32_t kTicketMask = 0xffffff;
+inline constexpr uint32_t kTicketMask = 0x7fffff;
 inline constexpr uint32_t kMaxSegments = 16;
 inline uint32_t encode(const Immediate& i) {
-  return (i.ticket & kTicketMask) << 8 | i.segment << 4 | (i.segments - 1);
+  return (i.ticket & kTicketMask) << 9 | uint32_t(i.wish) << 8 | i.segment << 4 | (i.segments - 1);
 }
-inline Immediate decode(uint32_t word) { return {word >> 8, word >> 4 & 0xf, (word & 0xf) + 1}; }
+inline Immediate decode(uint32_t word) {
+  return {word >> 9, word >> 4 & 0xf, (word & 0xf) + 1, (word >> 8 & 1) != 0};
+}
 
 // --- control messages -------------------------------------------------------------------------------------
 
@@ -126,7 +133,8 @@ struct PathEnd {
   uint32_t first_psn;
   uint32_t probe_key;
   uint64_t probe_word;  ///< address of 8 readable bytes
-  uint64_t ring;  ///< sender: address of its CTS ring, kRingLines entries and then the ACK 'received up to'
+  uint64_t ring;  ///< sender: address of its CTS ring, kRingLines entries and then the ACK 'received up to',
+                  ///< of which the highest bit is kAckWaitedLong
   uint32_t ring_key;
   uint32_t reserved;
 };

@@ -3,6 +3,7 @@
 // polls other requests, at once for one that does not. Whatever becomes of the thread and the channel, the
 // sender gets to know.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/protocol/ack_wish.h"
 #include "r2ccl/protocol/late_acks.h"
 #include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/sending.h"
@@ -257,10 +259,10 @@ TEST(Acks, of_many_messages_wait_for_their_cts_entries) {
 
 // NCCL divides a pool of buffers among the peers of an operation, so a sender may have fewer than its
 // receiver has receives open. This one has a single buffer. It must not stand still, however long the job
-// lasts.
+// lasts: but for the two long waits in which its sender learns that.
 TEST(Acks, come_soon_to_a_sender_that_waits_for_them_while_receives_are_open) {
-  constexpr uint32_t kTests = ReceivingEndOf<wire::kRingLines>::kTestsToWaitForCts;
-  constexpr size_t kMessages = 200;
+  using End = ReceivingEndOf<wire::kRingLines>;
+  constexpr size_t kMessages = 4 * AckWish::kNeeded;
   play(std::vector<int>(kMessages, 0), [](Receiving& ends, const Link& link) {
     Request* next = ends.post(0);
     for (size_t i = 0; i < kMessages; ++i) {
@@ -269,12 +271,127 @@ TEST(Acks, come_soon_to_a_sender_that_waits_for_them_while_receives_are_open) {
       next_message(link);
       const unsigned before = Written::acks();
       ASSERT_TRUE(Receiving::done(message));
-      for (uint32_t test = 1; test < kTests; ++test) ASSERT_FALSE(Receiving::done(next));
+      const bool tried = i == AckWish::kNeeded || i == 3 * AckWish::kNeeded + 1;
+      const uint32_t tests = tried ? End::kTestsWithoutWish : End::kTestsToWaitForCts;
+      for (uint32_t test = 1; test < tests; ++test) ASSERT_FALSE(Receiving::done(next));
       ASSERT_EQ(Written::acks(), before) << "message " << i;
       ASSERT_FALSE(Receiving::done(next));
       ASSERT_EQ(Written::acks(), before + 1) << "message " << i;
     }
   });
+}
+
+struct Counted {
+  unsigned acks = 0;  // that were written for themselves
+  unsigned vain = 0;  // tests in vain
+};
+struct Traffic {
+  size_t operations, messages;
+  std::chrono::microseconds pause{0};  // of the sender, before each message
+  std::chrono::microseconds turn{0};   // of the receiver's thread
+  size_t from = 0;                     // the operations before this one are not counted, and have short turns
+};
+/// A sender with buffers(operation) buffers, and operations whose receives are posted at the start.
+template <class Buffers>
+Counted count(const Traffic& traffic, Buffers buffers) {
+  const auto fabric = make_fabric(2, 1);
+  const Environment environment{{"R2CC_STUCK_MS", "60000"}};
+  auto* const counted =
+      static_cast<Counted*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const Child receives = start(fabric, 1, environment, [&](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* const channel = accept_one(*net(), 0, link, listener);
+    std::vector<uint8_t> data(traffic.messages * kBytes);
+    auto reg = net()->reg(channel, data.data(), data.size());
+    const Written counts(channel->context());
+    unsigned acks_before = 0;
+    for (size_t operation = 0; operation < traffic.operations; ++operation) {
+      const bool counts_now = operation >= traffic.from;
+      if (operation == traffic.from) acks_before = Written::acks();
+      wait_for_word(link);
+      std::vector<Request*> open;
+      for (size_t i = 0; i < traffic.messages; ++i)
+        open.push_back(post_receive(*net(), channel, data.data() + i * kBytes, kBytes, *reg));
+      say(link);
+      for (size_t done = 0; done < traffic.messages;) {
+        const bool is_done = Receiving::done(open[done]);
+        done += is_done;
+        counted->vain += counts_now && !is_done;
+        if (counts_now && traffic.turn.count() > 0) std::this_thread::sleep_for(traffic.turn);
+      }
+    }
+    counted->acks = Written::acks() - acks_before;
+    say(link);
+    wait_for_word(link);
+    EXPECT_TRUE(net()->close(channel).ok());
+    EXPECT_TRUE(net()->close(listener).ok());
+  });
+  const Child sends = start(fabric, 0, environment, [&](const Link& link) {
+    Channel* const channel = connect_one(*net(), 0, link);
+    std::vector<uint8_t> data(kBytes);
+    auto reg = net()->reg(channel, data.data(), data.size());
+    for (size_t operation = 0; operation < traffic.operations; ++operation) {
+      wait_for_word(link);
+      std::vector<Request*> open;
+      auto last = std::chrono::steady_clock::now();
+      for (size_t posted = 0; posted < traffic.messages || !open.empty();) {
+        if (posted < traffic.messages && open.size() < buffers(operation) &&
+            std::chrono::steady_clock::now() - last >= traffic.pause) {
+          auto request = net()->isend(channel, data.data(), kBytes, *reg);
+          ASSERT_TRUE(request.ok());
+          if (*request) {
+            open.push_back(*request);
+            ++posted;
+            last = std::chrono::steady_clock::now();
+          }
+        }
+        std::erase_if(open, [](Request* request) { return Receiving::done(request); });
+      }
+      say(link);
+    }
+    wait_for_word(link);
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  relay_handle(receives, sends);
+  for (size_t operation = 0; operation < traffic.operations; ++operation) {
+    say(receives.link);
+    wait_for_word(receives.link);
+    say(sends.link);
+    wait_for_word(sends.link);
+  }
+  wait_for_word(receives.link);
+  say(receives.link);
+  say(sends.link);
+  EXPECT_EQ(sends.wait(), 0);
+  EXPECT_EQ(receives.wait(), 0);
+  const Counted found = *counted;
+  munmap(counted, 4096);
+  return found;
+}
+
+// Of operations of four messages the last one alone has an ACK of its own, once that is trusted.
+TEST(Acks, of_an_operation_are_one_where_the_sender_has_buffers_enough) {
+  constexpr size_t kOperations = 600;
+  const Counted found = count({kOperations, 4, 50us}, [](size_t) { return 8u; });
+  EXPECT_GE(found.acks, kOperations);
+  EXPECT_LT(found.acks, kOperations * 2) << "four for each without the long wait";
+}
+
+// A wait is over after 16 tests. The watchdog's query ends a long one after some milliseconds: a hundred
+// tests of a thread whose turns take that long.
+TEST(Acks, come_soon_where_the_sender_waits_and_turns_are_slow) {
+  constexpr size_t kOperations = 60, kMessages = 8;
+  for (const uint32_t buffers : {1U, 2U}) {
+    const Counted found = count({kOperations, kMessages, 0us, 50us}, [&](size_t) { return buffers; });
+    EXPECT_LE(found.vain, kOperations * kMessages / buffers * 24) << buffers;
+  }
+}
+
+TEST(Acks, come_soon_again_to_a_sender_that_has_fewer_buffers_than_before) {
+  constexpr size_t kBefore = 400, kAfter = 60, kMessages = 8;
+  const Counted found = count({kBefore + kAfter, kMessages, 20us, 50us, kBefore},
+                              [](size_t i) { return i < kBefore ? 8u : 1u; });
+  EXPECT_LE(found.vain, kAfter * kMessages * 24);
 }
 
 TEST(Acks, reach_the_sender_where_the_thread_never_tests_again) {

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// AckWish: single steps, and beside programs of many kinds. A program here has a number of buffers and a GPU
+// that takes its time; a receiver, whose tests are the unit of time, writes ACKs by the rule of receiving.h.
+#include "r2ccl/protocol/ack_wish.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "r2ccl/protocol/limits.h"
+#include "r2ccl/protocol/receiving.h"
+
+namespace r2ccl {
+namespace {
+
+using End = ReceivingEndOf<wire::kRingLines>;
+
+uint64_t no_clock() {
+  ADD_FAILURE() << "the time was asked for";
+  return 0;
+}
+bool not_asked(uint32_t) {
+  ADD_FAILURE() << "it was asked which receives are open";
+  return true;
+}
+bool none(uint32_t) { return false; }
+bool all(uint32_t) { return true; }
+auto at(uint64_t time) {
+  return [time] { return time; };
+}
+
+/// Posts messages that are confirmed before the next one, until one does not wish for its ACK.
+uint32_t until_trial(AckWish& wish) {
+  uint32_t messages = 0;
+  while (wish.ahead() == 1) {
+    EXPECT_TRUE(wish.posts(false, 1, not_asked, no_clock));
+    ++messages;
+  }
+  return messages;
+}
+/// Two messages, of which the second is posted without the ACK of the first.
+void prove_two(AckWish& wish) {
+  EXPECT_FALSE(wish.posts(false, 1, none, at(0)));
+  EXPECT_TRUE(wish.posts(false, 2, none, at(0)));
+}
+/// A message that waits for so long, and the next one comes so long after its ACK.
+void wait(AckWish& wish, uint64_t waited, uint64_t after) {
+  EXPECT_FALSE(wish.posts(false, 1, none, at(1000)));
+  wish.waited_long(0, at(1000 + waited));
+  wish.posts(false, 1, none, at(1000 + waited + after));
+}
+
+TEST(AckWish, each_message_wishes_at_first_and_asks_for_no_time) {
+  AckWish wish;
+  for (uint32_t i = 1; i < AckWish::kNeeded; ++i) {
+    EXPECT_TRUE(wish.posts(false, 1, not_asked, no_clock));
+    wish.waited_long(0, no_clock);
+  }
+  EXPECT_EQ(wish.ahead(), 1u);
+  EXPECT_TRUE(wish.posts(false, 1, not_asked, no_clock));
+  EXPECT_EQ(wish.ahead(), 2u);
+}
+
+TEST(AckWish, a_trial_ends_with_the_first_long_wait) {
+  for (const uint64_t after : {10, 1000}) {
+    AckWish wish;
+    uint32_t needed = AckWish::kNeeded;
+    EXPECT_EQ(until_trial(wish), needed);
+    while (needed < AckWish::kMostNeeded) {
+      wait(wish, 100, after);
+      needed *= 2;
+      EXPECT_EQ(wish.ahead(), 1u);
+      EXPECT_EQ(until_trial(wish), needed - 1) << "the one that ended the trial is the first";
+    }
+    wait(wish, 100, after);
+    EXPECT_EQ(until_trial(wish), AckWish::kMostNeeded - 1);
+  }
+}
+
+TEST(AckWish, messages_that_reach_the_level_pay_for_long_waits) {
+  const auto waits = [](uint64_t after) {
+    AckWish wish;
+    until_trial(wish);
+    for (uint32_t i = 1; i < AckWish::kNeeded; ++i) prove_two(wish);
+    EXPECT_EQ(wish.ahead(), 2u);
+    uint32_t count = 0;
+    for (; wish.ahead() == 2; ++count) wait(wish, 100, after);
+    return count;
+  };
+  EXPECT_EQ(waits(24), AckWish::kMostDoubt / AckWish::kWaitedFor);
+  EXPECT_EQ(waits(25), AckWish::kMostDoubt / AckWish::kPerhapsWaitedFor);
+}
+
+TEST(AckWish, the_level_doubles_up_to_a_limit) {
+  AckWish wish;
+  until_trial(wish);
+  for (uint32_t level = 2; level < AckWish::kMostAhead; level *= 2) {
+    for (uint32_t i = 0; i < AckWish::kNeeded; ++i) {
+      EXPECT_EQ(wish.ahead(), level);
+      for (uint32_t depth = 1; depth <= level; ++depth)
+        EXPECT_EQ(wish.posts(false, depth, none, at(0)), depth == level) << depth;
+    }
+  }
+  for (uint32_t i = 0; i < 3 * AckWish::kNeeded; ++i) wish.posts(false, 40, none, at(0));
+  EXPECT_EQ(wish.ahead(), AckWish::kMostAhead);
+  EXPECT_LT(AckWish::kMostAhead, uint32_t(kMaxRequests));
+}
+
+TEST(AckWish, at_half_the_level_messages_wish_if_more_receives_are_open) {
+  AckWish wish;
+  until_trial(wish);
+  EXPECT_TRUE(wish.posts(false, 1, all, at(0)));
+  while (wish.ahead() < 8)
+    for (uint32_t depth = 1; depth <= 4; ++depth) wish.posts(false, depth, none, at(0));
+  for (uint32_t depth = 1; depth < 4; ++depth) EXPECT_FALSE(wish.posts(false, depth, not_asked, at(0)));
+  for (uint32_t depth = 4; depth < 8; ++depth)
+    for (const bool more : {false, true}) {
+      uint32_t asked = 0;
+      const auto open = [&](uint32_t behind) {
+        asked = behind;
+        return more;
+      };
+      EXPECT_EQ(wish.posts(false, depth, open, at(0)), more);
+      EXPECT_EQ(depth + asked, 9u) << "the first one that the program is not trusted to have a buffer for";
+    }
+}
+
+TEST(AckWish, what_was_no_wait_for_nothing_teaches_nothing) {
+  AckWish wish;
+  until_trial(wish);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(wish.posts(false, 1, none, at(0)));
+    EXPECT_TRUE(wish.posts(false, 2, none, at(0)));
+    wish.waited_long(1, no_clock);  // one keeps the NIC busy
+    wish.waited_long(0, no_clock);  // and has wished for its ACK
+  }
+  EXPECT_EQ(wish.ahead(), 2u);
+}
+
+TEST(AckWish, messages_sent_from_copies_neither_wish_nor_count) {
+  AckWish wish;
+  for (uint32_t i = 0; i < 2 * AckWish::kNeeded; ++i)
+    EXPECT_FALSE(wish.posts(true, 1 + i, not_asked, no_clock));
+  EXPECT_EQ(until_trial(wish), AckWish::kNeeded);
+  for (uint32_t i = 0; i < 10; ++i) EXPECT_FALSE(wish.posts(true, 1 + i, not_asked, no_clock));
+  EXPECT_FALSE(wish.posts(false, 11, none, at(0))) << "the first one of those that are awaited";
+  EXPECT_FALSE(wish.posts(true, 12, not_asked, no_clock));
+  wish.waited_long(1, at(100));  // nobody waits for the one that is left
+  EXPECT_FALSE(wish.posts(true, 2, not_asked, no_clock));
+  wish.posts(false, 3, none, at(110));
+  EXPECT_EQ(wish.ahead(), 1u) << "a wait";
+}
+
+TEST(AckWish, of_very_many_messages_it_knows_the_newest) {
+  AckWish wish;
+  until_trial(wish);
+  EXPECT_TRUE(wish.posts(false, 64, none, at(0)));
+  EXPECT_TRUE(wish.posts(false, 1000, none, at(0)));
+}
+
+// --- programs
+
+/// Message i uses buffer i % buffers. A GPU fills them one after the other.
+struct Program {
+  uint32_t buffers = 1;
+  uint64_t fill = 0;     // takes so long
+  uint64_t latency = 0;  // and begins so long after the buffer is free
+  uint64_t gap = 0;      // between two operations
+};
+struct Seen {
+  uint64_t time = 0, acks = 0, trusted = 0;
+};
+
+/// So many messages in operations of that many, whose receives are open from the start. `wishes`: else each
+/// message wishes. trusted: messages with ahead() of at least 4.
+Seen play(uint32_t messages, uint32_t operation, bool wishes, const std::function<Program(uint32_t)>& next) {
+  AckWish wish;
+  Seen seen;
+  std::vector<uint64_t> freed(messages);  // when the buffer of each message was
+  uint64_t now = 0, last = 0, owed_since = 0;
+  uint32_t confirmed = 0;
+  bool wished = false;
+  for (uint32_t i = 0; i < messages; ++i) {
+    const auto confirm = [&](uint32_t up_to) {
+      ++seen.acks;
+      for (; confirmed < up_to; ++confirmed) freed[confirmed] = now;
+      if (now - last >= End::kTestsToWaitForCts && wishes) wish.waited_long(0, at(now));
+      wished = false;
+    };
+    const Program program = next(i);
+    const auto blocked = [&] { return i >= program.buffers && i - program.buffers >= confirmed; };
+    const auto ready = [&] {
+      uint64_t begins = last + (i % operation == 0 ? program.gap : 0);
+      if (i >= program.buffers) begins = std::max(begins, freed[i - program.buffers] + program.latency);
+      return std::max(now, begins + program.fill);
+    };
+    while (confirmed < i) {
+      const uint64_t due = wished ? owed_since + End::kTestsToWaitForCts : last + End::kTestsWithoutWish;
+      if (!blocked() && due > ready()) break;
+      now = std::max(now, due);
+      confirm(i);
+    }
+    now = last = ready();
+    if (confirmed == i) owed_since = now;
+    const uint32_t depth = i + 1 - confirmed, behind = operation - i % operation - 1;
+    const auto open = [&](uint32_t n) { return n <= behind; };
+    if (!wishes || wish.posts(false, depth, open, at(now))) wished = true;
+    seen.trusted += wish.ahead() >= 4;
+    if (behind == 0 || depth >= (wished ? End::kMessagesToWaitForCts : End::kMessagesWithoutWish))
+      confirm(i + 1);
+  }
+  seen.time = now;
+  return seen;
+}
+Seen play(uint32_t messages, uint32_t operation, bool wishes, const Program& program) {
+  return play(messages, operation, wishes, [&](uint32_t) { return program; });
+}
+
+std::string about(const Program& program, uint32_t operation) {
+  return std::to_string(operation) + " messages, " + std::to_string(program.buffers) + " buffers, fill " +
+         std::to_string(program.fill) + ", latency " + std::to_string(program.latency) + ", gap " +
+         std::to_string(program.gap);
+}
+
+TEST(Programs, of_all_kinds_lose_little_time_and_write_no_more_acks) {
+  constexpr uint32_t kMessages = 30'000;
+  for (const uint32_t operation : {4u, 9u, 32u, kMessages})
+    for (const uint32_t buffers : {1u, 2u, 3u, 4u, 8u, 1000u})
+      for (const uint64_t fill : {0u, 5u, 17u, 40u, 300u, 700u, 1010u, 1100u, 1500u, 5000u})
+        for (const uint64_t latency : {0u, 10u, 40u})
+          for (const uint64_t gap : {0u, 100u}) {
+            const Program program{buffers, fill, latency, gap};
+            const Seen with = play(kMessages, operation, true, program);
+            const Seen without = play(kMessages, operation, false, program);
+            // Of the last messages of an operation all ACKs come with that of the last one.
+            const uint64_t least = without.time + kMessages / operation * latency;
+            EXPECT_LE(double(with.time), double(least) * 1.05 + 10 * End::kTestsWithoutWish)
+                << about(program, operation);
+            EXPECT_LE(with.acks, without.acks + without.acks / 100) << about(program, operation);
+          }
+}
+
+TEST(Programs, that_change_their_buffers_lose_little_time) {
+  constexpr uint32_t kMessages = 200'000;
+  for (const uint32_t operation : {4u, 9u, kMessages})
+    for (const uint32_t phase : {1u, 2u, 3u, 5u, 10u, 30u, 100u, 300u, 1000u, 5000u, 50000u})
+      for (const uint64_t fill : {0u, 20u, 600u})
+        for (const uint32_t many : {2u, 3u, 8u, 16u}) {
+          const auto next = [&](uint32_t i) { return Program{i / phase % 2 == 0 ? many : 1, fill, 10, 100}; };
+          const Seen with = play(kMessages, operation, true, next);
+          const Seen without = play(kMessages, operation, false, next);
+          EXPECT_LE(double(with.time), double(without.time) * 1.05)
+              << phase << " messages with one buffer and with " << about(next(0), operation);
+        }
+}
+
+TEST(Programs, that_change_at_random_lose_little_time) {
+  constexpr uint32_t kMessages = 400'000;
+  for (const double change : {0.001, 0.01, 0.1, 0.5}) {
+    const auto run = [&](bool wishes) {
+      std::mt19937 random(7);
+      Program program;
+      return play(kMessages, 8, wishes, [&](uint32_t) {
+        if (std::bernoulli_distribution(change)(random)) {
+          const uint64_t fill = random() % 200, latency = random() % 20;
+          program = {1 + uint32_t(random() % 8), fill, latency, 100};
+        }
+        return program;
+      });
+    };
+    EXPECT_LE(double(run(true).time), double(run(false).time) * 1.05) << change;
+  }
+}
+
+// The AllReduce of 1 MiB. With a pause now and then that is longer than the long wait.
+TEST(Programs, of_four_messages_have_one_ack_for_each_operation) {
+  constexpr uint32_t kOperations = 50'000;
+  for (const double mean : {30.0, 100.0, 200.0, 300.0})
+    for (const double rare : {0.0, 0.001, 0.01, 0.02}) {
+      const auto run = [&](bool wishes) {
+        std::mt19937 random(7);
+        return play(4 * kOperations, 4, wishes, [&](uint32_t) {
+          const bool is_rare = std::bernoulli_distribution(rare)(random);
+          const double pause = std::exponential_distribution<double>(1 / mean)(random);
+          return Program{8, is_rare ? 5000 : uint64_t(pause), 10, 0};
+        });
+      };
+      const Seen with = run(true), without = run(false);
+      EXPECT_LE(double(with.time), 1.0001 * double(without.time)) << "nobody waits";
+      EXPECT_GE(without.acks, kOperations * 2u);
+      const double longer = rare + std::exp(-1024 / mean);
+      EXPECT_LE(with.acks, without.acks) << mean << ", " << rare;
+      if (longer > 0.02) continue;  // too many pauses in which a program may have waited
+      EXPECT_LE(double(with.acks) / kOperations, 1.05 + 5 * longer) << mean << ", " << rare;
+      EXPECT_GE(double(with.trusted) / (4 * kOperations), 0.9) << mean << ", " << rare;
+    }
+}
+
+// Then there is an ACK in each pause, whether the wait is long or not.
+TEST(Programs, of_four_messages_with_pauses_longer_than_the_wait_write_no_more_acks) {
+  const Program program{8, 3 * End::kTestsWithoutWish, 10, 0};
+  const Seen with = play(40'000, 4, true, program);
+  const Seen without = play(40'000, 4, false, program);
+  EXPECT_EQ(with.time, without.time);
+  EXPECT_EQ(with.acks, without.acks);
+}
+
+}  // namespace
+}  // namespace r2ccl
