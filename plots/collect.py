@@ -7,7 +7,7 @@
     plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv, beside.csv
     plots/collect.py renewals SET FOLDER… of nccl_abort, nccl_shrink, nccl_revoke …             → renewals.csv
     plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
-    plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
+    plots/collect.py mode3 SET FILE…      of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
     plots/collect.py allreduce SET FILE…  algorithms.csv of harness/bench/allreduce_table.py    → allreduce_emulated.csv
     plots/collect.py sizes SET FILE…      sizes.csv of harness/bench/allreduce_table.py         → allreduce_sizes.csv
@@ -222,19 +222,21 @@ def in_few_rows(steps):
 
 
 def of_mode3(paths):
-    lines, rows = inputs.read_lines(paths[0]), []
-    head = lines[0]
-    for case in lines[1:]:
-        if "case" not in case:
-            continue
-        kinds = sorted({found for step in case["plan"] for found in re.findall(r"kind: (\w+)", step)})
-        version = next((end["nccl"] for end in case["ends"] if end), None)
-        for step in in_few_rows(case["steps"]):
-            rows.append({"case": case["case"], "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
-                         "fault": " ".join(kinds), "variant": " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key != "LD_PRELOAD"),
-                         "nics": case.get("nics", 4), "nic_gbps": head["mbits"] * 4 / case.get("nics", 4) / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"], "wrong": sum(step["wrong"]),
-                         "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms"),
-                         "relative_error": step.get("relative_error")})
+    rows, head = [], None
+    for path in paths:
+        head, *lines = inputs.read_lines(path)
+        for case in lines:
+            if "case" not in case:
+                continue
+            kinds = sorted({found for step in case["plan"] for found in re.findall(r"kind: (\w+)", step)})
+            version = next((end["nccl"] for end in case["ends"] if end), None)
+            env = ({"R2CC_COLLNET_MARGIN": head["margin"]} if head.get("margin") and case["mode"] == 3 else {}) | case["env"]
+            for step in in_few_rows(case["steps"]):
+                rows.append({"case": case["case"], "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
+                             "fault": " ".join(kinds), "variant": " ".join(f"{key}={value}" for key, value in sorted(env.items()) if key != "LD_PRELOAD"),
+                             "nics": case.get("nics", 4), "nic_gbps": head["mbits"] * 4 / case.get("nics", 4) / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"],
+                             "wrong": sum(step["wrong"]), "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms"),
+                             "relative_error": step.get("relative_error")})
     return {"nccl": rows}, origin_of_gpus(head["host"], head.get("date", ""))
 
 

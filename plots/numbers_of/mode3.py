@@ -22,12 +22,12 @@ MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_default"), ("one NIC of e
          ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_default"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_default"),
          ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_default"),
          ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_default"),
-         ("one NIC of eight lost", "eighth", "after", "nccl_mode3_256MiB"), ("one of four lost", "lost", "after", "nccl_mode3_256MiB"),
+         ("one of four lost", "lost", "after", "nccl_mode3_256MiB"),
          ("two of four lost", "half", "after", "nccl_mode3_256MiB"),
          ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_256MiB_two"),
          ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_256MiB_two"),
          *((f"{what}, NICs of 1 Gbit/s", case, "after", "nccl_mode3_slow_256MiB")
-           for what, case in (("one NIC of eight lost", "eighth"), ("one of four lost", "lost"), ("two of four lost", "half"), ("six nodes, one of four lost", "six_nodes"))))
+           for what, case in (("one of four lost", "lost"), ("two of four lost", "half"), ("six nodes, one of four lost", "six_nodes"))))
 BALANCE = ("healthy", "eighth", "throttle")  # cases in which the tuner chose NCCL's ring
 
 
@@ -39,6 +39,22 @@ def mode3(results):
         rows.append([inputs.size(int(mine["bytes"])), title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")),
                      short(mine["median_ms"]), short(float(mine["median_ms"]) / float(mine["bound_ms"]))])
     return markdown(["AllReduce of", "nodes", "lower bound (ms)", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
+
+
+EIGHTH_SET = "nccl_mode3_eighth"
+
+
+def mode3_eighth(results):
+    """One NIC of eight lost: CollNet beside Balance, by size and rate; the median of the jobs' medians."""
+    found = {}
+    for row in rows_of(results, "nccl", EIGHTH_SET):
+        if row["step"] == "after":
+            found.setdefault((int(row["bytes"]), float(row["nic_gbps"]), float(row["bound_ms"])), {}).setdefault(row["case"], []).append(float(row["median_ms"]))
+    lines = []
+    for (size, gbps, bound), of in sorted(found.items(), key=lambda point: (point[0][0], -point[0][1])):
+        balance, mine = (statistics.median(of[f"eighth_{name}"]) for name in ("balance", "mode3"))
+        lines.append([inputs.size(size), short(gbps), short(bound), len(of["eighth_balance"]), short(balance), len(of["eighth_mode3"]), short(mine), short(mine / balance), short(mine / bound)])
+    return markdown(["AllReduce of", "each NIC (Gbit/s)", "lower bound (ms)", "jobs in mode 2", "ring, mode 2", "jobs in mode 3", "mode 3", "mode 3 / mode 2", "mode 3 / bound"], lines)
 
 
 def mode3_schedules(results):
@@ -97,8 +113,8 @@ def healthy_least(results):
     return short(min(of(row) for row in rows_of(results, "allreduce_emulated", ALGORITHMS_SET) if row["algorithm"] in ("ring", "balance")))
 
 
-SIZES = ("mode3_sizes_4",)
-TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_even", "mode3_turns_slow")
+SIZES = ("mode3_sizes_4", "mode3_sizes_eighth")
+TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_128", "mode3_turns_even", "mode3_turns_slow")
 TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
 
 
@@ -174,6 +190,7 @@ def mode3_to_bound(results, pick):
 
 BLOCKS = {
     "mode3": mode3,
+    "mode3-eighth": mode3_eighth,
     "mode3-versions": mode3_versions,
     "mode3-schedules": mode3_schedules,
     "mode3-algorithms": mode3_algorithms,
@@ -193,6 +210,8 @@ NUMBERS = {
     "mode3.turns-spread": lambda results: short(statistics.mean(
         statistics.variance(map(math.log, ratios)) for _, _, jobs, each, _ in turn_points(results, *TURNS) if jobs >= 6 for ratios in each.values()) ** 0.5, 2),
     "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
+    **{f"mode3.starved-{mbits}": (lambda mbits: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_starved") if row["mbits"] == mbits))(mbits)
+       for mbits in ("200", "600")},
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
