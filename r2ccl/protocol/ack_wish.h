@@ -37,7 +37,8 @@ class AckWish {
   static constexpr uint32_t kMostNeeded = 16384;
   static constexpr uint32_t kProofs = 4;
   /// At kMostDoubt ahead() halves. A long wait adds this, if the next message comes soon after it, or does
-  /// not; a message that has reached ahead() takes one away.
+  /// not; a message that has reached ahead() takes one away, at most one for each time as long as that wait:
+  /// else many fast messages would pay for a wait that takes longer than all of them.
   static constexpr uint32_t kMostDoubt = 64;
   static constexpr uint32_t kWaitedFor = 16;
   static constexpr uint32_t kPerhapsWaitedFor = 4;
@@ -77,7 +78,10 @@ class AckWish {
   }
   void reached() {
     if (ahead_ > 1) {
-      doubt_ -= doubt_ > 0;
+      if (doubt_ > 0 && posted_ - paid_ >= wait_) {
+        --doubt_;
+        paid_ = std::max(paid_ + wait_, posted_ - std::min(posted_, wait_));  // fractions count
+      }
       if (++proofs_ >= kProofs * needed_) {
         proofs_ = 0;
         needed_ = std::max(needed_ / 2, kNeeded);
@@ -103,6 +107,7 @@ class AckWish {
   uint64_t posted_ = 0;     // when the newest one of those was
   uint64_t confirmed_ = 0;  // when a long wait was over, `wait_` after that
   uint64_t wait_ = 0;
+  uint64_t paid_ = 0;  // when doubt_ was last reduced
   uint32_t ahead_ = 1;
   uint32_t needed_ = kNeeded;
   uint32_t reached_ = 0;  // messages that have reached ahead_, since it changed
