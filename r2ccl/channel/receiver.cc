@@ -101,7 +101,7 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
       whole(outcome.message);
       [[fallthrough]];
     case Arrival::kSegment:
-      receiving_.segment_came(outcome.message, immediate.wish);
+      receiving_.segment_came(outcome.message, immediate.ack_soon);
       // Not emit(): this one is in the way of each message, and wants to be compiled in place.
       trace::Writer::instance().emit(trace::EventType::kSegmentDelivered, uint16_t(path.local_nic()),
                                      number(), completion.byte_len, outcome.message, path.id(),

@@ -43,7 +43,7 @@ class Request {
   /// Sender: `data` is in the channel's own memory, and stays there when the request is long given back.
   bool copied = false;
   /// Sender: as in wire::Immediate.
-  bool wish = false;
+  bool ack_soon = false;
   /// Sender: which part travels on which path, as segment 0, 1 …
   struct Part {
     uint32_t path = 0;

@@ -69,7 +69,7 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned o
   ownership_.check(owned);
   const Request::Part& part = request.parts[segment];
   const uint32_t immediate =
-      wire::encode({uint32_t(request.message), segment, request.segments, request.wish});
+      wire::encode({uint32_t(request.message), segment, request.segments, request.ack_soon});
   const int error = path.data.post_write_imm(
       Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset,
       part.bytes, request.copied ? path.memory_lkey : request.local_keys[size_t(path.local_nic())],
@@ -211,7 +211,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     const uint32_t head = __atomic_load_n(&memory_->lines[next % wire::kRingLines].head, __ATOMIC_RELAXED);
     return head == uint32_t(next) + 1;
   };
-  request->wish = sending_.wishes_for_ack(context_.strict_ack(), request->copied, open, now_ns);
+  request->ack_soon = sending_.asks_for_ack(context_.strict_ack(), request->copied, open, now_ns);
   sending_.ledger.open(request->segments);
   activity_.opened_request();
   thread.opened(*request, false);

@@ -16,12 +16,12 @@ TEST(Immediate, survives_its_encoding_at_every_limit) {
   for (const uint32_t ticket : {0u, 1u, 0xabcdefu, wire::kTicketMask})
     for (const uint32_t segments : {1u, 7u, wire::kMaxSegments})
       for (uint32_t segment = 0; segment < segments; ++segment)
-        for (const bool wish : {false, true}) {
-          const wire::Immediate back = wire::decode(wire::encode({ticket, segment, segments, wish}));
+        for (const bool soon : {false, true}) {
+          const wire::Immediate back = wire::decode(wire::encode({ticket, segment, segments, soon}));
           EXPECT_EQ(back.ticket, ticket & wire::kTicketMask);
           EXPECT_EQ(back.segment, segment);
           EXPECT_EQ(back.segments, segments);
-          EXPECT_EQ(back.wish, wish);
+          EXPECT_EQ(back.ack_soon, soon);
         }
 }
 

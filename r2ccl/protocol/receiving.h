@@ -54,12 +54,12 @@ class ReceivingEndOf {
   static constexpr bool is_crowded(uint32_t under_way, uint32_t depth) { return under_way > depth / 2; }
   /// An ACK waits for a CTS entry to piggyback on while messages are open, and therefore tested for: for so
   /// many tests, and not when so many messages are to be confirmed. The second numbers are for messages of
-  /// which none wishes for its ACK soon (ack_wish.h): then tests count from the newest message on, since a
+  /// which none asks for its ACK soon (ack_soon.h): then tests count from the newest message on, since a
   /// sender that waits sends none. They are far less than may be open.
   static constexpr uint32_t kTestsToWaitForCts = 16;
   static constexpr uint64_t kMessagesToWaitForCts = 4;
-  static constexpr uint32_t kTestsWithoutWish = 1024;
-  static constexpr uint64_t kMessagesWithoutWish = 16;
+  static constexpr uint32_t kTestsUnlessSoon = 1024;
+  static constexpr uint64_t kMessagesUnlessSoon = 16;
   /// An answer waits for a flush, which takes a few microseconds where a NIC works, for so many looks.
   static constexpr int kLooksAtFlush = 1000;
 
@@ -75,11 +75,11 @@ class ReceivingEndOf {
     awaited_ = std::max(awaited_, message + 1);
     tests_at_newest_ = tests_;
   }
-  /// A new segment of `message` has arrived; `wish`: as in its immediate.
-  void segment_came(uint64_t message, bool wish) {
-    if (wish) wished_ = std::max(wished_, message + 1);
+  /// A new segment of `message` has arrived; `ack_soon`: as in its immediate.
+  void segment_came(uint64_t message, bool ack_soon) {
+    if (ack_soon) soon_ = std::max(soon_, message + 1);
   }
-  /// The newest message that is to be confirmed would have been, had it wished for that.
+  /// The newest message that is to be confirmed would have been, had it asked for that.
   bool waited_long() const { return tests_ - tests_at_newest_ >= kTestsToWaitForCts; }
   /// What the next CTS entry says of that in CtsLine::far_nics.
   uint32_t mark() const { return waited_long() ? wire::kWaitedLong : 0; }
@@ -99,7 +99,7 @@ class ReceivingEndOf {
   bool ack_due(bool acknowledges) const {
     if (!acknowledges || !owes_awaited_ack()) return false;
     return !waits() ||
-           ledger.received() - told >= (has_wish() ? kMessagesToWaitForCts : kMessagesWithoutWish);
+           ledger.received() - told >= (is_asked_for() ? kMessagesToWaitForCts : kMessagesUnlessSoon);
   }
   /// A test has looked for completions; its message is complete (`done`), or not. `later`: the thread has
   /// other requests open. Then an ACK that is due waits (late_acks.h): what the thread receives and sends
@@ -180,12 +180,12 @@ class ReceivingEndOf {
  private:
   bool owes_awaited_ack() const { return owes_ack() && awaited_ > told; }
   /// One that waits behind an incomplete message counts, too: then the ACK comes sooner than it must.
-  bool has_wish() const { return wished_ > told; }
+  bool is_asked_for() const { return soon_ > told; }
   /// A test has found that its message is not complete: is an ACK due now?
   bool ack_due_after_test(bool acknowledges) {
     if (!acknowledges || !owes_awaited_ack()) return false;
     ++tests_;
-    return has_wish() ? tests_ >= kTestsToWaitForCts : tests_ - tests_at_newest_ >= kTestsWithoutWish;
+    return is_asked_for() ? tests_ >= kTestsToWaitForCts : tests_ - tests_at_newest_ >= kTestsUnlessSoon;
   }
   /// For all CTS entries, and an ACK.
   template <class Host>
@@ -199,9 +199,9 @@ class ReceivingEndOf {
   }
 
   bool asked_ = false;
-  uint64_t awaited_ = 0;  // the sender waits for the ACK of a message before this one
-  uint64_t wished_ = 0;   // the newest message that wishes for its ACK soon is the one before this one
-  uint32_t tests_ = 0;    // in vain, since an ACK began to wait
+  uint64_t awaited_ = 0;          // the sender waits for the ACK of a message before this one
+  uint64_t soon_ = 0;             // the newest message that asks for its ACK soon is the one before this one
+  uint32_t tests_ = 0;            // in vain, since an ACK began to wait
   uint32_t tests_at_newest_ = 0;  // … when the newest message came of those awaited
   bool late_ = false;             // an ACK was due, and waits (late_acks.h)
   uint32_t proof_ = 0;  // Host::posted() when an ACK was written to prove the active path; 0: none on it

@@ -60,7 +60,7 @@ struct World {
     end.ledger.arrive({message, 0, 1}, bytes);
     end.is_whole(message, copied_bytes);
   }
-  void arrive_with_wish(uint32_t message) {
+  void arrive_ack_soon(uint32_t message) {
     end.segment_came(message, true);
     arrive(message);
   }
@@ -100,13 +100,13 @@ TEST(Acks, are_due_at_once_when_nothing_more_is_open) {
 }
 
 TEST(Acks, wait_for_few_messages_only_while_others_are_open) {
-  for (const bool wish : {false, true}) {
-    const auto most = uint32_t(wish ? End::kMessagesToWaitForCts : End::kMessagesWithoutWish);
+  for (const bool soon : {false, true}) {
+    const auto most = uint32_t(soon ? End::kMessagesToWaitForCts : End::kMessagesUnlessSoon);
     ReceivingEndOf<32> end;
     for (uint32_t i = 0; i < 32; ++i) end.ledger.open();
     for (uint32_t i = 0; i < most; ++i) {
       EXPECT_FALSE(end.ack_due(true)) << i;
-      end.segment_came(i, wish && i == 1);
+      end.segment_came(i, soon && i == 1);
       end.ledger.arrive({i, 0, 1}, 4096);
       end.is_whole(i, 0);
     }
@@ -116,46 +116,46 @@ TEST(Acks, wait_for_few_messages_only_while_others_are_open) {
       end.ledger.arrive({i, 0, 1}, 4096);
       end.is_whole(i, 0);
     }
-    EXPECT_FALSE(end.ack_due(true)) << "the wish is granted";
+    EXPECT_FALSE(end.ack_due(true)) << "and is confirmed";
   }
-  EXPECT_LE(2 * End::kMessagesWithoutWish, uint64_t(kMaxRequests)) << "far less than may be open";
+  EXPECT_LE(2 * End::kMessagesUnlessSoon, uint64_t(kMaxRequests)) << "far less than may be open";
 }
 
 TEST(Acks, wait_for_a_number_of_tests_only) {
   World w(3);
-  w.arrive_with_wish(0);
+  w.arrive_ack_soon(0);
   w.in_vain(End::kTestsToWaitForCts - 1);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
   w.end.tells();
   w.arrive(1);
-  w.in_vain(End::kTestsWithoutWish - 1);
-  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow) << "the wish of another message was granted";
+  w.in_vain(End::kTestsUnlessSoon - 1);
+  EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow) << "another message had asked";
   World other(2, 1);
-  for (uint32_t i = 0; i < 2 * End::kTestsWithoutWish; ++i)
+  for (uint32_t i = 0; i < 2 * End::kTestsUnlessSoon; ++i)
     EXPECT_EQ(other.end.ack_after_test(false, false, false), Ack::kNone) << "R2CC_STRICT_ACK=0";
 }
 
 TEST(Acks, a_long_wait_begins_anew_with_each_message) {
   World w(3, 1);
-  w.in_vain(End::kTestsWithoutWish - 1);
+  w.in_vain(End::kTestsUnlessSoon - 1);
   w.arrive(1);
-  w.in_vain(End::kTestsWithoutWish - 1);
+  w.in_vain(End::kTestsUnlessSoon - 1);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
   World other(3);
-  other.arrive_with_wish(0);
+  other.arrive_ack_soon(0);
   other.in_vain(End::kTestsToWaitForCts - 1);
   other.arrive(1);
   EXPECT_EQ(other.end.ack_after_test(true, false, false), Ack::kNow) << "a short one does not";
 }
 
-TEST(Acks, that_wait_for_long_are_due_soon_when_a_message_comes_that_wishes) {
+TEST(Acks, that_wait_for_long_are_due_soon_when_a_message_comes_that_asks) {
   World w(4, 1);
   w.in_vain(End::kTestsToWaitForCts + 5);
-  w.arrive_with_wish(1);
+  w.arrive_ack_soon(1);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNow);
 }
 
-TEST(Acks, say_whether_the_newest_message_has_waited_for_longer_than_with_a_wish) {
+TEST(Acks, say_whether_the_newest_message_has_waited_for_longer_than_one_that_asks) {
   World w(5, 1);
   w.in_vain(End::kTestsToWaitForCts - 1);
   EXPECT_FALSE(w.end.waited_long());
@@ -181,7 +181,7 @@ TEST(Acks, tests_count_only_while_one_is_owed) {
   World w(2);
   for (uint32_t i = 0; i < 2 * End::kTestsToWaitForCts; ++i)
     EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
-  w.arrive_with_wish(0);
+  w.arrive_ack_soon(0);
   EXPECT_EQ(w.end.ack_after_test(true, false, false), Ack::kNone);
 }
 

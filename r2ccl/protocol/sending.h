@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <span>
 
-#include "r2ccl/protocol/ack_wish.h"
+#include "r2ccl/protocol/ack_soon.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/ledger.h"
 #include "r2ccl/protocol/migration.h"
@@ -46,11 +46,11 @@ class SendingEndOf {
   bool looks(bool under_way) { return under_way || ++idle_tests_ % kTestsPerIdleLook == 0; }
 
   // --- ACKs
-  /// The program posts the next message. Does it wish for its ACK soon? `acknowledges`: as the host's.
-  /// open(n), clock(): as for AckWish.
+  /// The program posts the next message. Does it ask for its ACK soon? `acknowledges`: as the host's.
+  /// open(n), clock(): as for AckSoon.
   template <class Open, class Clock>
-  bool wishes_for_ack(bool acknowledges, bool copied, Open open, Clock clock) {
-    return acknowledges && wish_.posts(copied, ledger.next() + 1 - ledger.confirmed(), open, clock);
+  bool asks_for_ack(bool acknowledges, bool copied, Open open, Clock clock) {
+    return acknowledges && ack_soon_.posts(copied, ledger.next() + 1 - ledger.confirmed(), open, clock);
   }
   /// The receiver has everything before `up_to`, and says so after a long wait (wire.h), or not.
   template <class Clock>
@@ -58,7 +58,7 @@ class SendingEndOf {
     const uint64_t before = ledger.confirmed();
     ledger.confirmed(up_to);
     if (waited_long && ledger.confirmed() != before)
-      wish_.waited_long(ledger.next() - ledger.confirmed(), clock);
+      ack_soon_.waited_long(ledger.next() - ledger.confirmed(), clock);
   }
   /// The same, of which only the low bits are known.
   template <class Clock>
@@ -66,7 +66,7 @@ class SendingEndOf {
     const uint64_t before = ledger.confirmed();
     ledger.confirmed_low(up_to);
     if (waited_long && ledger.confirmed() != before)
-      wish_.waited_long(ledger.next() - ledger.confirmed(), clock);
+      ack_soon_.waited_long(ledger.next() - ledger.confirmed(), clock);
   }
 
   bool unconfirmed() const { return ledger.confirmed() < ledger.next(); }
@@ -194,7 +194,7 @@ class SendingEndOf {
   }
 
   AckQuery ack_query_;
-  AckWish wish_;
+  AckSoon ack_soon_;
   bool awaited_ = false;
   uint32_t idle_tests_ = 0;
   uint64_t report_first_ = 0;

@@ -54,18 +54,18 @@ TEST(Look, few_tests_look_where_the_ack_alone_is_missing) {
 
 bool no_more(uint32_t) { return false; }
 
-/// Each message is confirmed before the next one, until one does not wish for its ACK, which stays open.
+/// Each message is confirmed before the next one, until one does not ask for its ACK, which stays open.
 template <class End>
 void until_trusted(End& end) {
-  while (end.wishes_for_ack(true, false, no_more, [] { return uint64_t{0}; })) {
+  while (end.asks_for_ack(true, false, no_more, [] { return uint64_t{0}; })) {
     end.ledger.open(1);
     end.confirmed(end.ledger.next(), false, now_must_not_be_asked);
   }
   end.ledger.open(1);
 }
 
-// The trial of a deeper level ends with a long wait: the next message wishes again.
-TEST(Wishes, long_waits_are_learned_from_each_kind_of_confirmation) {
+// The trial of a deeper level ends with a long wait: the next message asks again.
+TEST(AcksAskedFor, long_waits_are_learned_from_each_kind_of_confirmation) {
   using End = SendingEndOf<8>;
   const auto later = [] { return uint64_t{1000}; };
   for (const bool low : {false, true})
@@ -75,21 +75,21 @@ TEST(Wishes, long_waits_are_learned_from_each_kind_of_confirmation) {
       const uint64_t all = end.ledger.next();
       low ? end.confirmed_low(uint32_t(all), waited_long, later) : end.confirmed(all, waited_long, later);
       EXPECT_EQ(end.ledger.confirmed(), all);
-      EXPECT_EQ(end.wishes_for_ack(true, false, no_more, later), waited_long);
+      EXPECT_EQ(end.asks_for_ack(true, false, no_more, later), waited_long);
     }
 }
 
-TEST(Wishes, none_without_acks) {
+TEST(AcksAskedFor, none_without_acks) {
   SendingEndOf<8> end;
   const auto not_asked = [](uint32_t) {
     ADD_FAILURE();
     return true;
   };
-  for (uint32_t i = 0; i < 3 * AckWish::kNeeded; ++i)
-    EXPECT_FALSE(end.wishes_for_ack(false, false, not_asked, now_must_not_be_asked));
+  for (uint32_t i = 0; i < 3 * AckSoon::kNeeded; ++i)
+    EXPECT_FALSE(end.asks_for_ack(false, false, not_asked, now_must_not_be_asked));
 }
 
-TEST(Wishes, what_confirms_nothing_new_teaches_nothing) {
+TEST(AcksAskedFor, what_confirms_nothing_new_teaches_nothing) {
   using End = SendingEndOf<8>;
   End end;
   until_trusted(end);

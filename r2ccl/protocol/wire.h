@@ -47,7 +47,7 @@ struct alignas(64) CtsLine {
 };
 static_assert(sizeof(CtsLine) == 64);
 /// Of CtsLine::far_nics, and of the ACK 'received up to': the newest message that is confirmed has waited for
-/// longer than one that wishes for its ACK soon.
+/// longer than one that asks for its ACK soon.
 inline constexpr uint32_t kWaitedLong = 1u << 31;
 inline constexpr uint64_t kAckWaitedLong = 1ull << 63;
 
@@ -64,17 +64,17 @@ inline uint32_t cts_check(const CtsLine& line) {
   return uint32_t(mix ^ (mix >> 32));
 }
 
-/// 23 bits of ticket, 1 bit of wish, 4 bits of segment number, 4 bits of segment count − 1.
+/// 23 bits of ticket, 1 bit for 'ACK soon', 4 bits of segment number, 4 bits of segment count − 1.
 struct Immediate {
   uint32_t ticket;
   uint32_t segment;
   uint32_t segments;
-  bool wish = false;  ///< its sender's program may soon wait for the ACK of this message
+  bool ack_soon = false;  ///< its sender's program may soon wait for the ACK of this message
 };
 inline constexpr uint32_t kTicketMask = 0x7fffff;
 inline constexpr uint32_t kMaxSegments = 16;
 inline uint32_t encode(const Immediate& i) {
-  return (i.ticket & kTicketMask) << 9 | uint32_t(i.wish) << 8 | i.segment << 4 | (i.segments - 1);
+  return (i.ticket & kTicketMask) << 9 | uint32_t(i.ack_soon) << 8 | i.segment << 4 | (i.segments - 1);
 }
 inline Immediate decode(uint32_t word) {
   return {word >> 9, word >> 4 & 0xf, (word & 0xf) + 1, (word >> 8 & 1) != 0};

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/protocol/ack_wish.h"
+#include "r2ccl/protocol/ack_soon.h"
 #include "r2ccl/protocol/late_acks.h"
 #include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/sending.h"
@@ -262,7 +262,7 @@ TEST(Acks, of_many_messages_wait_for_their_cts_entries) {
 // lasts: but for the two long waits in which its sender learns that.
 TEST(Acks, come_soon_to_a_sender_that_waits_for_them_while_receives_are_open) {
   using End = ReceivingEndOf<wire::kRingLines>;
-  constexpr size_t kMessages = 4 * AckWish::kNeeded;
+  constexpr size_t kMessages = 4 * AckSoon::kNeeded;
   play(std::vector<int>(kMessages, 0), [](Receiving& ends, const Link& link) {
     Request* next = ends.post(0);
     for (size_t i = 0; i < kMessages; ++i) {
@@ -271,8 +271,8 @@ TEST(Acks, come_soon_to_a_sender_that_waits_for_them_while_receives_are_open) {
       next_message(link);
       const unsigned before = Written::acks();
       ASSERT_TRUE(Receiving::done(message));
-      const bool tried = i == AckWish::kNeeded || i == 3 * AckWish::kNeeded + 1;
-      const uint32_t tests = tried ? End::kTestsWithoutWish : End::kTestsToWaitForCts;
+      const bool tried = i == AckSoon::kNeeded || i == 3 * AckSoon::kNeeded + 1;
+      const uint32_t tests = tried ? End::kTestsUnlessSoon : End::kTestsToWaitForCts;
       for (uint32_t test = 1; test < tests; ++test) ASSERT_FALSE(Receiving::done(next));
       ASSERT_EQ(Written::acks(), before) << "message " << i;
       ASSERT_FALSE(Receiving::done(next));

@@ -174,7 +174,7 @@ void play(fuzz::Input& input) {
       }
       case 2: {  // one that may well be expected
         const uint8_t ticket = input.byte(), rest = input.byte();
-        receiving.arrive(uint32_t{ticket} << 8 | rest, input.byte());
+        receiving.arrive(uint32_t{ticket} << 9 | uint32_t(rest & 1) << 8 | rest, input.byte());
         break;
       }
       case 3:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AckWish: single steps, and beside programs of many kinds. A program here has a number of buffers and a GPU
+// AckSoon: single steps, and beside programs of many kinds. A program here has a number of buffers and a GPU
 // that takes its time; a receiver, whose tests are the unit of time, writes ACKs by the rule of receiving.h.
-#include "r2ccl/protocol/ack_wish.h"
+#include "r2ccl/protocol/ack_soon.h"
 
 #include <gtest/gtest.h>
 
@@ -34,90 +34,90 @@ auto at(uint64_t time) {
   return [time] { return time; };
 }
 
-/// Posts messages that are confirmed before the next one, until one does not wish for its ACK.
-uint32_t until_trial(AckWish& wish) {
+/// Posts messages that are confirmed before the next one, until one does not ask for its ACK.
+uint32_t until_trial(AckSoon& ack_soon) {
   uint32_t messages = 0;
-  while (wish.ahead() == 1) {
-    EXPECT_TRUE(wish.posts(false, 1, not_asked, no_clock));
+  while (ack_soon.ahead() == 1) {
+    EXPECT_TRUE(ack_soon.posts(false, 1, not_asked, no_clock));
     ++messages;
   }
   return messages;
 }
 /// Two messages, of which the second is posted without the ACK of the first.
-void prove_two(AckWish& wish) {
-  EXPECT_FALSE(wish.posts(false, 1, none, at(0)));
-  EXPECT_TRUE(wish.posts(false, 2, none, at(0)));
+void prove_two(AckSoon& ack_soon) {
+  EXPECT_FALSE(ack_soon.posts(false, 1, none, at(0)));
+  EXPECT_TRUE(ack_soon.posts(false, 2, none, at(0)));
 }
 /// A message that waits for so long, and the next one comes so long after its ACK.
-void wait(AckWish& wish, uint64_t waited, uint64_t after) {
-  EXPECT_FALSE(wish.posts(false, 1, none, at(1000)));
-  wish.waited_long(0, at(1000 + waited));
-  wish.posts(false, 1, none, at(1000 + waited + after));
+void wait(AckSoon& ack_soon, uint64_t waited, uint64_t after) {
+  EXPECT_FALSE(ack_soon.posts(false, 1, none, at(1000)));
+  ack_soon.waited_long(0, at(1000 + waited));
+  ack_soon.posts(false, 1, none, at(1000 + waited + after));
 }
 
-TEST(AckWish, each_message_wishes_at_first_and_asks_for_no_time) {
-  AckWish wish;
-  for (uint32_t i = 1; i < AckWish::kNeeded; ++i) {
-    EXPECT_TRUE(wish.posts(false, 1, not_asked, no_clock));
-    wish.waited_long(0, no_clock);
+TEST(AckSoon, each_message_asks_at_first_and_no_time_is_read) {
+  AckSoon ack_soon;
+  for (uint32_t i = 1; i < AckSoon::kNeeded; ++i) {
+    EXPECT_TRUE(ack_soon.posts(false, 1, not_asked, no_clock));
+    ack_soon.waited_long(0, no_clock);
   }
-  EXPECT_EQ(wish.ahead(), 1u);
-  EXPECT_TRUE(wish.posts(false, 1, not_asked, no_clock));
-  EXPECT_EQ(wish.ahead(), 2u);
+  EXPECT_EQ(ack_soon.ahead(), 1u);
+  EXPECT_TRUE(ack_soon.posts(false, 1, not_asked, no_clock));
+  EXPECT_EQ(ack_soon.ahead(), 2u);
 }
 
-TEST(AckWish, a_trial_ends_with_the_first_long_wait) {
+TEST(AckSoon, a_trial_ends_with_the_first_long_wait) {
   for (const uint64_t after : {10, 1000}) {
-    AckWish wish;
-    uint32_t needed = AckWish::kNeeded;
-    EXPECT_EQ(until_trial(wish), needed);
-    while (needed < AckWish::kMostNeeded) {
-      wait(wish, 100, after);
+    AckSoon ack_soon;
+    uint32_t needed = AckSoon::kNeeded;
+    EXPECT_EQ(until_trial(ack_soon), needed);
+    while (needed < AckSoon::kMostNeeded) {
+      wait(ack_soon, 100, after);
       needed *= 2;
-      EXPECT_EQ(wish.ahead(), 1u);
-      EXPECT_EQ(until_trial(wish), needed - 1) << "the one that ended the trial is the first";
+      EXPECT_EQ(ack_soon.ahead(), 1u);
+      EXPECT_EQ(until_trial(ack_soon), needed - 1) << "the one that ended the trial is the first";
     }
-    wait(wish, 100, after);
-    EXPECT_EQ(until_trial(wish), AckWish::kMostNeeded - 1);
+    wait(ack_soon, 100, after);
+    EXPECT_EQ(until_trial(ack_soon), AckSoon::kMostNeeded - 1);
   }
 }
 
-TEST(AckWish, messages_that_reach_the_level_pay_for_long_waits) {
+TEST(AckSoon, messages_that_reach_the_level_pay_for_long_waits) {
   const auto waits = [](uint64_t after) {
-    AckWish wish;
-    until_trial(wish);
-    for (uint32_t i = 1; i < AckWish::kNeeded; ++i) prove_two(wish);
-    EXPECT_EQ(wish.ahead(), 2u);
+    AckSoon ack_soon;
+    until_trial(ack_soon);
+    for (uint32_t i = 1; i < AckSoon::kNeeded; ++i) prove_two(ack_soon);
+    EXPECT_EQ(ack_soon.ahead(), 2u);
     uint32_t count = 0;
-    for (; wish.ahead() == 2; ++count) wait(wish, 100, after);
+    for (; ack_soon.ahead() == 2; ++count) wait(ack_soon, 100, after);
     return count;
   };
-  EXPECT_EQ(waits(24), AckWish::kMostDoubt / AckWish::kWaitedFor);
-  EXPECT_EQ(waits(25), AckWish::kMostDoubt / AckWish::kPerhapsWaitedFor);
+  EXPECT_EQ(waits(24), AckSoon::kMostDoubt / AckSoon::kWaitedFor);
+  EXPECT_EQ(waits(25), AckSoon::kMostDoubt / AckSoon::kPerhapsWaitedFor);
 }
 
-TEST(AckWish, the_level_doubles_up_to_a_limit) {
-  AckWish wish;
-  until_trial(wish);
-  for (uint32_t level = 2; level < AckWish::kMostAhead; level *= 2) {
-    for (uint32_t i = 0; i < AckWish::kNeeded; ++i) {
-      EXPECT_EQ(wish.ahead(), level);
+TEST(AckSoon, the_level_doubles_up_to_a_limit) {
+  AckSoon ack_soon;
+  until_trial(ack_soon);
+  for (uint32_t level = 2; level < AckSoon::kMostAhead; level *= 2) {
+    for (uint32_t i = 0; i < AckSoon::kNeeded; ++i) {
+      EXPECT_EQ(ack_soon.ahead(), level);
       for (uint32_t depth = 1; depth <= level; ++depth)
-        EXPECT_EQ(wish.posts(false, depth, none, at(0)), depth == level) << depth;
+        EXPECT_EQ(ack_soon.posts(false, depth, none, at(0)), depth == level) << depth;
     }
   }
-  for (uint32_t i = 0; i < 3 * AckWish::kNeeded; ++i) wish.posts(false, 40, none, at(0));
-  EXPECT_EQ(wish.ahead(), AckWish::kMostAhead);
-  EXPECT_LT(AckWish::kMostAhead, uint32_t(kMaxRequests));
+  for (uint32_t i = 0; i < 3 * AckSoon::kNeeded; ++i) ack_soon.posts(false, 40, none, at(0));
+  EXPECT_EQ(ack_soon.ahead(), AckSoon::kMostAhead);
+  EXPECT_LT(AckSoon::kMostAhead, uint32_t(kMaxRequests));
 }
 
-TEST(AckWish, at_half_the_level_messages_wish_if_more_receives_are_open) {
-  AckWish wish;
-  until_trial(wish);
-  EXPECT_TRUE(wish.posts(false, 1, all, at(0)));
-  while (wish.ahead() < 8)
-    for (uint32_t depth = 1; depth <= 4; ++depth) wish.posts(false, depth, none, at(0));
-  for (uint32_t depth = 1; depth < 4; ++depth) EXPECT_FALSE(wish.posts(false, depth, not_asked, at(0)));
+TEST(AckSoon, at_half_the_level_messages_ask_if_more_receives_are_open) {
+  AckSoon ack_soon;
+  until_trial(ack_soon);
+  EXPECT_TRUE(ack_soon.posts(false, 1, all, at(0)));
+  while (ack_soon.ahead() < 8)
+    for (uint32_t depth = 1; depth <= 4; ++depth) ack_soon.posts(false, depth, none, at(0));
+  for (uint32_t depth = 1; depth < 4; ++depth) EXPECT_FALSE(ack_soon.posts(false, depth, not_asked, at(0)));
   for (uint32_t depth = 4; depth < 8; ++depth)
     for (const bool more : {false, true}) {
       uint32_t asked = 0;
@@ -125,42 +125,42 @@ TEST(AckWish, at_half_the_level_messages_wish_if_more_receives_are_open) {
         asked = behind;
         return more;
       };
-      EXPECT_EQ(wish.posts(false, depth, open, at(0)), more);
+      EXPECT_EQ(ack_soon.posts(false, depth, open, at(0)), more);
       EXPECT_EQ(depth + asked, 9u) << "the first one that the program is not trusted to have a buffer for";
     }
 }
 
-TEST(AckWish, what_was_no_wait_for_nothing_teaches_nothing) {
-  AckWish wish;
-  until_trial(wish);
+TEST(AckSoon, what_was_no_wait_for_nothing_teaches_nothing) {
+  AckSoon ack_soon;
+  until_trial(ack_soon);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_FALSE(wish.posts(false, 1, none, at(0)));
-    EXPECT_TRUE(wish.posts(false, 2, none, at(0)));
-    wish.waited_long(1, no_clock);  // one keeps the NIC busy
-    wish.waited_long(0, no_clock);  // and has wished for its ACK
+    EXPECT_FALSE(ack_soon.posts(false, 1, none, at(0)));
+    EXPECT_TRUE(ack_soon.posts(false, 2, none, at(0)));
+    ack_soon.waited_long(1, no_clock);  // one keeps the NIC busy
+    ack_soon.waited_long(0, no_clock);  // and has asked for its ACK
   }
-  EXPECT_EQ(wish.ahead(), 2u);
+  EXPECT_EQ(ack_soon.ahead(), 2u);
 }
 
-TEST(AckWish, messages_sent_from_copies_neither_wish_nor_count) {
-  AckWish wish;
-  for (uint32_t i = 0; i < 2 * AckWish::kNeeded; ++i)
-    EXPECT_FALSE(wish.posts(true, 1 + i, not_asked, no_clock));
-  EXPECT_EQ(until_trial(wish), AckWish::kNeeded);
-  for (uint32_t i = 0; i < 10; ++i) EXPECT_FALSE(wish.posts(true, 1 + i, not_asked, no_clock));
-  EXPECT_FALSE(wish.posts(false, 11, none, at(0))) << "the first one of those that are awaited";
-  EXPECT_FALSE(wish.posts(true, 12, not_asked, no_clock));
-  wish.waited_long(1, at(100));  // nobody waits for the one that is left
-  EXPECT_FALSE(wish.posts(true, 2, not_asked, no_clock));
-  wish.posts(false, 3, none, at(110));
-  EXPECT_EQ(wish.ahead(), 1u) << "a wait";
+TEST(AckSoon, messages_sent_from_copies_neither_ask_nor_count) {
+  AckSoon ack_soon;
+  for (uint32_t i = 0; i < 2 * AckSoon::kNeeded; ++i)
+    EXPECT_FALSE(ack_soon.posts(true, 1 + i, not_asked, no_clock));
+  EXPECT_EQ(until_trial(ack_soon), AckSoon::kNeeded);
+  for (uint32_t i = 0; i < 10; ++i) EXPECT_FALSE(ack_soon.posts(true, 1 + i, not_asked, no_clock));
+  EXPECT_FALSE(ack_soon.posts(false, 11, none, at(0))) << "the first one of those that are awaited";
+  EXPECT_FALSE(ack_soon.posts(true, 12, not_asked, no_clock));
+  ack_soon.waited_long(1, at(100));  // nobody waits for the one that is left
+  EXPECT_FALSE(ack_soon.posts(true, 2, not_asked, no_clock));
+  ack_soon.posts(false, 3, none, at(110));
+  EXPECT_EQ(ack_soon.ahead(), 1u) << "a wait";
 }
 
-TEST(AckWish, of_very_many_messages_it_knows_the_newest) {
-  AckWish wish;
-  until_trial(wish);
-  EXPECT_TRUE(wish.posts(false, 64, none, at(0)));
-  EXPECT_TRUE(wish.posts(false, 1000, none, at(0)));
+TEST(AckSoon, of_very_many_messages_it_knows_the_newest) {
+  AckSoon ack_soon;
+  until_trial(ack_soon);
+  EXPECT_TRUE(ack_soon.posts(false, 64, none, at(0)));
+  EXPECT_TRUE(ack_soon.posts(false, 1000, none, at(0)));
 }
 
 // --- programs
@@ -177,21 +177,21 @@ struct Seen {
 };
 
 /// So many messages. behind(i): how many of its operation follow message i; all receives of an operation are
-/// open from its start. `wishes`: else each message wishes. trusted: messages with ahead() of at least 4.
-Seen play(uint32_t messages, const std::function<uint32_t(uint32_t)>& of_operation, bool wishes,
+/// open from its start. `learns`: else each message asks. trusted: messages with ahead() of at least 4.
+Seen play(uint32_t messages, const std::function<uint32_t(uint32_t)>& of_operation, bool learns,
           const std::function<Program(uint32_t)>& next) {
-  AckWish wish;
+  AckSoon ack_soon;
   Seen seen;
   std::vector<uint64_t> freed(messages);  // when the buffer of each message was
   uint64_t now = 0, last = 0, owed_since = 0;
   uint32_t confirmed = 0;
-  bool wished = false;
+  bool asked = false;
   for (uint32_t i = 0; i < messages; ++i) {
     const auto confirm = [&](uint32_t up_to) {
       ++seen.acks;
       for (; confirmed < up_to; ++confirmed) freed[confirmed] = now;
-      if (now - last >= End::kTestsToWaitForCts && wishes) wish.waited_long(0, at(now));
-      wished = false;
+      if (now - last >= End::kTestsToWaitForCts && learns) ack_soon.waited_long(0, at(now));
+      asked = false;
     };
     const Program program = next(i);
     const auto blocked = [&] { return i >= program.buffers && i - program.buffers >= confirmed; };
@@ -201,7 +201,7 @@ Seen play(uint32_t messages, const std::function<uint32_t(uint32_t)>& of_operati
       return std::max(now, begins + program.fill);
     };
     while (confirmed < i) {
-      const uint64_t due = wished ? owed_since + End::kTestsToWaitForCts : last + End::kTestsWithoutWish;
+      const uint64_t due = asked ? owed_since + End::kTestsToWaitForCts : last + End::kTestsUnlessSoon;
       if (!blocked() && due > ready()) break;
       now = std::max(now, due);
       confirm(i);
@@ -210,19 +210,20 @@ Seen play(uint32_t messages, const std::function<uint32_t(uint32_t)>& of_operati
     if (confirmed == i) owed_since = now;
     const uint32_t depth = i + 1 - confirmed, behind = of_operation(i);
     const auto open = [&](uint32_t n) { return n <= behind; };
-    if (!wishes || wish.posts(false, depth, open, at(now))) wished = true;
-    seen.trusted += wish.ahead() >= 4;
-    if (behind == 0 || depth >= (wished ? End::kMessagesToWaitForCts : End::kMessagesWithoutWish))
+    if (!learns || ack_soon.posts(false, depth, open, at(now))) asked = true;
+    seen.trusted += ack_soon.ahead() >= 4;
+    if (behind == 0 || depth >= (asked ? End::kMessagesToWaitForCts : End::kMessagesUnlessSoon))
       confirm(i + 1);
   }
   seen.time = now;
   return seen;
 }
-Seen play(uint32_t messages, uint32_t operation, bool wishes, const std::function<Program(uint32_t)>& next) {
-  return play(messages, [&](uint32_t i) { return operation - i % operation - 1; }, wishes, next);
+Seen play(uint32_t messages, uint32_t operation, bool learns, const std::function<Program(uint32_t)>& next) {
+  return play(
+      messages, [&](uint32_t i) { return operation - i % operation - 1; }, learns, next);
 }
-Seen play(uint32_t messages, uint32_t operation, bool wishes, const Program& program) {
-  return play(messages, operation, wishes, [&](uint32_t) { return program; });
+Seen play(uint32_t messages, uint32_t operation, bool learns, const Program& program) {
+  return play(messages, operation, learns, [&](uint32_t) { return program; });
 }
 
 std::string about(const Program& program, uint32_t operation) {
@@ -243,7 +244,7 @@ TEST(Programs, of_all_kinds_lose_little_time_and_write_no_more_acks) {
             const Seen without = play(kMessages, operation, false, program);
             // Of the last messages of an operation all ACKs come with that of the last one.
             const uint64_t least = without.time + kMessages / operation * latency;
-            EXPECT_LE(double(with.time), double(least) * 1.05 + 10 * End::kTestsWithoutWish)
+            EXPECT_LE(double(with.time), double(least) * 1.05 + 10 * End::kTestsUnlessSoon)
                 << about(program, operation);
             EXPECT_LE(with.acks, without.acks + without.acks / 100) << about(program, operation);
           }
@@ -307,10 +308,10 @@ TEST(Programs, that_wait_for_the_end_of_an_operation_lose_little_time) {
 TEST(Programs, that_change_at_random_lose_little_time) {
   constexpr uint32_t kMessages = 400'000;
   for (const double change : {0.001, 0.01, 0.1, 0.5}) {
-    const auto run = [&](bool wishes) {
+    const auto run = [&](bool learns) {
       std::mt19937 random(7);
       Program program;
-      return play(kMessages, 8, wishes, [&](uint32_t) {
+      return play(kMessages, 8, learns, [&](uint32_t) {
         if (std::bernoulli_distribution(change)(random)) {
           const uint64_t fill = random() % 200, latency = random() % 20;
           program = {1 + uint32_t(random() % 8), fill, latency, 100};
@@ -327,9 +328,9 @@ TEST(Programs, of_four_messages_have_one_ack_for_each_operation) {
   constexpr uint32_t kOperations = 50'000;
   for (const double mean : {30.0, 100.0, 200.0, 300.0})
     for (const double rare : {0.0, 0.001, 0.01, 0.02}) {
-      const auto run = [&](bool wishes) {
+      const auto run = [&](bool learns) {
         std::mt19937 random(7);
-        return play(4 * kOperations, 4, wishes, [&](uint32_t) {
+        return play(4 * kOperations, 4, learns, [&](uint32_t) {
           const bool is_rare = std::bernoulli_distribution(rare)(random);
           const double pause = std::exponential_distribution<double>(1 / mean)(random);
           return Program{8, is_rare ? 5000 : uint64_t(pause), 10, 0};
@@ -348,7 +349,7 @@ TEST(Programs, of_four_messages_have_one_ack_for_each_operation) {
 
 // Then there is an ACK in each pause, whether the wait is long or not.
 TEST(Programs, of_four_messages_with_pauses_longer_than_the_wait_write_no_more_acks) {
-  const Program program{8, 3 * End::kTestsWithoutWish, 10, 0};
+  const Program program{8, 3 * End::kTestsUnlessSoon, 10, 0};
   const Seen with = play(40'000, 4, true, program);
   const Seen without = play(40'000, 4, false, program);
   EXPECT_EQ(with.time, without.time);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which messages of a sender wish for their ACK soon. Pure. To post an ACK costs the receiver's thread time,
+// Which messages of a sender ask for their ACK soon. Pure. To post an ACK costs the receiver's thread time,
 // and a later ACK confirms the messages before it, too. So an ACK may wait for long, as long as the sender's
 // program does not wait for it. A program that has few buffers does: it posts the next message only when one
 // is free. Only the sender can learn that, from what its program does.
 //
 // The depth of a message is the number of messages, itself included, that its program has posted without
-// their ACKs. ahead() is the depth that the program is trusted to reach. A message of half that depth wishes
+// their ACKs. ahead() is the depth that the program is trusted to reach. A message of half that depth asks
 // for its ACK if more receives are open than the program is trusted to have buffers for: then the ACK comes
 // while the program fills the other half. If no more are open, the ACK of the last one is written at once in
 // any case, and confirms them all.
 //
-// ahead() begins at 1, so that every message wishes. It doubles after some messages that have reached it. The
+// ahead() begins at 1, so that every message asks. It doubles after some messages that have reached it. The
 // next level is a trial, which ends with the first ACK that came after a long wait and before the next
 // message: the program may have waited for it. Each message that reaches the new level proves that the
 // program has that many buffers, and pays for a part of a later wait. A pause of a GPU that is longer than
@@ -18,7 +18,7 @@
 // goes on soon. Each fall doubles the number of messages before the next trial. So long waits become rare
 // where a program needs its ACKs.
 //
-// Messages that are sent from a copy are not awaited: they do not wish, and do not count.
+// Messages that are sent from a copy are not awaited: they do not ask, and do not count.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +27,9 @@
 
 namespace r2ccl {
 
-class AckWish {
+class AckSoon {
  public:
-  /// No message is deeper than this without a wish.
+  /// Each message of this depth asks.
   static constexpr uint32_t kMostAhead = 16;
   /// So many messages that have reached ahead() double it; twice as many after each fall, and half as many
   /// after kProofs times as many that have reached a level above one.
@@ -45,9 +45,9 @@ class AckWish {
 
   uint32_t ahead() const { return ahead_; }
 
-  /// A message is posted, `copied` or not, and is one of `unconfirmed` messages. Does it wish for its ACK?
-  /// open(n): the receive of the n-th message behind it is open, as far as is known. clock(): the time. Both
-  /// are asked only where it counts.
+  /// A message is posted, `copied` or not, and is one of `unconfirmed` messages. Does it ask for its ACK
+  /// soon? open(n): the receive of the n-th message behind it is open, as far as is known. clock(): the time.
+  /// Both are asked only where it counts.
   template <class Open, class Clock>
   bool posts(bool copied, uint64_t unconfirmed, Open open, Clock clock) {
     awaited_ = awaited_ << 1 | uint64_t(!copied);
@@ -57,16 +57,16 @@ class AckWish {
       if (waited_) judge();
     }
     const uint32_t depth = ahead_ == 1 ? 1 : uint32_t(std::popcount(awaited_ & newest(unconfirmed)));
-    wished_ = depth >= ahead_ || (depth >= ahead_ / 2 && open(ahead_ - depth + 1));
+    soon_ = depth >= ahead_ || (depth >= ahead_ / 2 && open(ahead_ - depth + 1));
     if (depth >= ahead_) reached();
-    return wished_;
+    return soon_;
   }
 
   /// ACKs have come after a long wait, or because somebody asked; `unconfirmed` messages are still without.
   template <class Clock>
   void waited_long(uint64_t unconfirmed, Clock clock) {
-    // Those that are left keep the NIC busy. One that has wished for its ACK has not waited for nothing.
-    if (ahead_ == 1 || wished_ || waited_ || (awaited_ & newest(unconfirmed)) != 0) return;
+    // Those that are left keep the NIC busy. One that has asked for its ACK has not waited for long.
+    if (ahead_ == 1 || soon_ || waited_ || (awaited_ & newest(unconfirmed)) != 0) return;
     confirmed_ = clock();
     wait_ = confirmed_ - posted_;
     waited_ = true;
@@ -113,7 +113,7 @@ class AckWish {
   uint32_t reached_ = 0;  // messages that have reached ahead_, since it changed
   uint32_t proofs_ = 0;   // and those since needed_ changed, or a fall
   uint32_t doubt_ = 0;
-  bool wished_ = true;   // the newest one that is not copied
+  bool soon_ = true;     // the newest one that is not copied
   bool waited_ = false;  // a long wait is over, and no message has been posted since
 };
 
