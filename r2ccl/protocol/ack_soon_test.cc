@@ -251,7 +251,7 @@ TEST(Programs, of_all_kinds_lose_little_time_and_write_no_more_acks) {
 }
 
 TEST(Programs, that_change_their_buffers_lose_little_time) {
-  constexpr uint32_t kMessages = 200'000;
+  constexpr uint32_t kMessages = 100'000;
   for (const uint32_t operation : {4u, 9u, kMessages})
     for (const uint32_t phase : {1u, 2u, 3u, 5u, 10u, 30u, 100u, 300u, 1000u, 5000u, 50000u})
       for (const uint64_t fill : {0u, 20u, 600u})
