@@ -55,18 +55,12 @@ class SendingEndOf {
   /// The receiver has everything before `up_to`, and says so after a long wait (wire.h), or not.
   template <class Clock>
   void confirmed(uint64_t up_to, bool waited_long, Clock clock) {
-    const uint64_t before = ledger.confirmed();
-    ledger.confirmed(up_to);
-    if (waited_long && ledger.confirmed() != before)
-      ack_soon_.waited_long(ledger.next() - ledger.confirmed(), clock);
+    confirm([&] { ledger.confirmed(up_to); }, waited_long, clock);
   }
   /// The same, of which only the low bits are known.
   template <class Clock>
   void confirmed_low(uint32_t up_to, bool waited_long, Clock clock) {
-    const uint64_t before = ledger.confirmed();
-    ledger.confirmed_low(up_to);
-    if (waited_long && ledger.confirmed() != before)
-      ack_soon_.waited_long(ledger.next() - ledger.confirmed(), clock);
+    confirm([&] { ledger.confirmed_low(up_to); }, waited_long, clock);
   }
 
   bool unconfirmed() const { return ledger.confirmed() < ledger.next(); }
@@ -188,6 +182,14 @@ class SendingEndOf {
   }
 
  private:
+  /// A confirmation of nothing new teaches nothing.
+  template <class Confirm, class Clock>
+  void confirm(Confirm in_ledger, bool waited_long, Clock clock) {
+    const uint64_t before = ledger.confirmed();
+    in_ledger();
+    if (waited_long && ledger.confirmed() != before)
+      ack_soon_.waited_long(ledger.next() - ledger.confirmed(), clock);
+  }
   template <class Host>
   void ask(Host& host, uint64_t reported) {
     if (ack_query_.ask(reported)) host.send_ack_query();
