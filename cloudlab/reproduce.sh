@@ -299,8 +299,7 @@ if [[ $fabric == verbs && $list == no ]]; then
 elif [[ $short == yes && $list == no ]]; then
   is_wanted mode3_algorithms && { matched=$((matched + 1)); skip mode3_algorithms 'because it takes long; without --short it is measured'; }
 else
-  # With the usual margin mode 3 would be Balance where an eighth is lost.
-  step mode3_algorithms 40 "$python" "$repository/harness/bench/allreduce_table.py" algorithms --nodes 3,4 --mbits 600 --mib 256 --rounds 1 --iters 8 --margin 100 --out "$out/mode3"
+  step mode3_algorithms 40 "$python" "$repository/harness/bench/allreduce_table.py" algorithms --nodes 3,4 --mbits 600 --mib 256 --rounds 1 --iters 8 --out "$out/mode3"
 fi
 on_gpus
 ((matched)) || is_wanted figures || is_wanted tables || usage "no step is named ${only[*]}; see --list"

@@ -24,7 +24,7 @@ struct PlanArguments {
   std::string xml;              ///< file for the schedule as XML; empty: none
   std::string chakra;           ///< prefix of files PREFIX.RANK.et; empty: none
   std::vector<uint32_t> print;  ///< ranks whose operations are printed
-  int margin = 100;             ///< R2CC_COLLNET_MARGIN of the job, in percent
+  int margin = 0;               ///< R2CC_COLLNET_MARGIN of the job, in percent
 };
 
 int sim_command(const SimArguments& arguments, const Console& console);
