@@ -86,6 +86,9 @@ bool Channel::drain(Path& path, Owned owned) {
       if (path.carries()) suspect(path, completion.status, owned);
     } else {
       switch (kind) {
+        case Path::kWorkWholeData:
+          path.carried(health::WholePackets::kBytes, owned);
+          [[fallthrough]];
         case Path::kWorkData:
           ++path.completed;
           activity_.moved();

@@ -332,6 +332,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void step_watchdog(const Tick& tick);
   void leave_suspects(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
+  void look_for_whole_packets(const Tick& tick);
   void abandon(Path& path, Owned);
   bool begin_leaving(const Path& path, trace::DetectedBy by, bool planned, const Tick& tick);
   void take_out(Path& path, bool planned, const Tick& tick, Owned);
@@ -415,7 +416,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // watchdog
   std::atomic<bool> suspected_{false};
   Watchdog watchdog_;
-  std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
+  std::shared_ptr<health::PeerRails> peer_rails_;  // shared by the channels to one process
 
   // migration
   uint64_t migration_started_ = 0;  // now

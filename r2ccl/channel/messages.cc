@@ -63,7 +63,7 @@ wire::Hello Channel::hello() const {
 
 void Channel::greeted(const wire::Hello& peer) {
   peer_.greeted(peer);
-  probe_times_ = context_.probe_times(peer.process, bounds_);
+  peer_rails_ = context_.rails_to(peer.process, bounds_);
   greeted_ = true;
 }
 

@@ -90,6 +90,7 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
   if (const int error = path.data.post_receive(completion.wr_id); error != 0 && path.carries())
     suspect_post(path, error, owned);
+  path.carried(completion.byte_len, owned);
   const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
   const Request& request = requests_[receiving_.ledger.message_of(immediate) % wire::kRingLines];
   const bool hidden = path.flushes() && request.flushed && completion.byte_len > 0;

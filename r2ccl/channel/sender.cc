@@ -71,7 +71,7 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned o
   const uint32_t immediate =
       wire::encode({uint32_t(request.message), segment, request.segments, request.ack_soon});
   const int error = path.data.post_write_imm(
-      Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset,
+      Path::data_work(part.bytes, detail_of(request.message, segment)), request.data + part.offset,
       part.bytes, request.copied ? path.memory_lkey : request.local_keys[size_t(path.local_nic())],
       request.remote_address + part.offset, request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {

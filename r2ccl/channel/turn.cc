@@ -87,6 +87,7 @@ TurnSight Channel::sight(const Tick& tick) const { return look(tick, closing_.be
     case TurnAct::kTime:
       watchdog_.tick(tick.alive);
       activity_.look(tick.now);
+      look_for_whole_packets(tick);
       break;
     case TurnAct::kLeave:
       leave_suspects(tick);

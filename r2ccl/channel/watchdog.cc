@@ -34,6 +34,11 @@ class Channel::WatchActions : public Channel::Actions {
     const int nic = c_.paths_.find(id)->local_nic();
     return longest_work_ns(c_.longest_work(id, owned), c_.context_.capacities.capacity(size_t(nic)));
   }
+  bool whole_packets_pass(uint32_t id, uint64_t span) const {
+    const Path& path = *c_.paths_.find(id);
+    return c_.peer_rails_->whole_packets(c_.sender_)
+        .passed_within(path.local_nic(), path.remote_nic(), span, tick_.alive);
+  }
   bool marked_failed() const { return c_.suspected_.load(std::memory_order_acquire); }
 
   void moved() { c_.activity_.has_room(); }
@@ -93,6 +98,13 @@ void Channel::step_watchdog(const Tick& tick) {
   watchdog_.look(host);
 }
 
+void Channel::look_for_whole_packets(const Tick& tick) {
+  health::WholePackets& whole = peer_rails_->whole_packets(sender_);
+  for (const auto& path : paths_)
+    whole.look(path->local_nic(), path->remote_nic(), path->whole_packets_seen,
+               path->whole_packets.load(std::memory_order_relaxed), tick.alive);
+}
+
 // What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
   Actions actions(*this, tick);
@@ -102,13 +114,15 @@ void Channel::leave_suspects(const Tick& tick) {
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
   if (const auto told = path.told_time(resend_after(context_.config.ib_timeout)))
-    probe_times_->answered(path.local_nic(), path.remote_nic(), told->took, tick.alive, told->since_push);
+    peer_rails_->probe_times.answered(path.local_nic(), path.remote_nic(), told->took, tick.alive,
+                                      told->since_push);
   return state;
 }
 
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
-  return probe_times_->deadline(path.local_nic(), path.remote_nic(), watchdog_.leaves(activity_.progress()),
-                                tick.alive, context_.plans.queue_ns(size_t(path.local_nic())));
+  return peer_rails_->probe_times.deadline(path.local_nic(), path.remote_nic(),
+                                           watchdog_.leaves(activity_.progress()), tick.alive,
+                                           context_.plans.queue_ns(size_t(path.local_nic())));
 }
 
 }  // namespace r2ccl

@@ -19,7 +19,7 @@
 
 #include "r2ccl/balance/meter.h"
 #include "r2ccl/base/result.h"
-#include "r2ccl/health/probe_times.h"
+#include "r2ccl/health/whole_packets.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
 #include "r2ccl/protocol/limits.h"
@@ -75,9 +75,13 @@ class Path {
     kWorkSentinel = 5,
     kWorkProbe = 6,
     kWorkFlush = 7,
-    kWorkPush = 8
+    kWorkPush = 8,
+    kWorkWholeData = 9  // data as long as a whole packet, at least
   };
   static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
+  static uint64_t data_work(uint32_t bytes, uint32_t detail) {
+    return work(bytes >= health::WholePackets::kBytes ? kWorkWholeData : kWorkData, detail);
+  }
 
   // --- driver calls, by the NIC's worker (or before anybody else knows the path) ---
   /// Makes both QPs on `device` and fills the receive queue.
@@ -146,8 +150,7 @@ class Path {
   uint32_t device_fatals = 0;
 
   // --- probing; only the service thread ---
-  /// A packet of the largest MTU that there is.
-  static constexpr uint32_t kProofBytes = 4096;
+  static constexpr uint32_t kProofBytes = health::WholePackets::kBytes;
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
   void probe(uint64_t now, uint32_t bytes = 8);
   void prove(uint64_t now) { probe(now, kProofBytes); }
@@ -220,6 +223,14 @@ class Path {
   /// it again only after its Local ACK Timeout.
   void push_work(Owned);
   void push_is_back(Owned) { work_pushed_ = false; }
+  /// Data as long as a whole packet that it has carried to its end. Whoever owns the channel counts, any
+  /// thread reads.
+  std::atomic<uint32_t> whole_packets{0};
+  void carried(uint32_t bytes, Owned) {
+    if (bytes >= health::WholePackets::kBytes)
+      whole_packets.store(whole_packets.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  health::WholePackets::Look whole_packets_seen;  ///< service thread only
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
   /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter

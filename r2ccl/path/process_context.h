@@ -16,7 +16,7 @@
 #include "r2ccl/base/config.h"
 #include "r2ccl/control/socket.h"
 #include "r2ccl/health/failure_log.h"
-#include "r2ccl/health/probe_times.h"
+#include "r2ccl/health/whole_packets.h"
 #include "r2ccl/path/link_meters.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
@@ -58,16 +58,16 @@ struct ProcessContext {
   bool load_stale = true;                               ///< … it has changed since
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
-  /// What probes of the rails to a process have taken, for all channels to it; service thread only.
-  std::shared_ptr<health::ProbeTimes> probe_times(uint64_t peer_process, const Bounds& bounds) {
-    auto known = probe_times_of_peers[peer_process].lock();
+  /// What is known of the rails to a process, for all channels to it; service thread only.
+  std::shared_ptr<health::PeerRails> rails_to(uint64_t peer_process, const Bounds& bounds) {
+    auto known = rails_to_peers[peer_process].lock();
     if (known) return known;
-    std::erase_if(probe_times_of_peers, [](const auto& entry) { return entry.second.expired(); });
-    known = std::make_shared<health::ProbeTimes>(bounds.probe, bounds.longest_probe());
-    probe_times_of_peers[peer_process] = known;
+    std::erase_if(rails_to_peers, [](const auto& entry) { return entry.second.expired(); });
+    known = std::make_shared<health::PeerRails>(bounds.probe, bounds.longest_probe());
+    rails_to_peers[peer_process] = known;
     return known;
   }
-  std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
+  std::map<uint64_t, std::weak_ptr<health::PeerRails>> rails_to_peers;
   Unanswered unanswered;  ///< service thread only
   DataMoved data_moved;   ///< service thread only
 

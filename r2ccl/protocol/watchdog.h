@@ -12,6 +12,8 @@
 //   probe(path)        what its probe shows
 //   probe_age(path)    since it was begun
 //   stands_still()     a path with something posted that a working queue pair would have completed, 0: none
+//   whole_packets_pass(path, span)  on its rail data that fills a packet has passed in the last `span` ns, of
+//                      any channel to that process
 //   work_ns(path)      what the longest work request that is posted to it may take on a NIC that works
 //   marked_failed()    an error has marked a path failed: it is left for that reason
 //   still_carries(path)  nothing that was heard has ended that, or begun to
@@ -128,8 +130,21 @@ class Watchdog {
       host.leave_standing_still(still);
     } else if (stall_.probe_due()) {
       host.forget_probe(path);
-      host.begin_full_probe(path);
+      if (proves_by_itself(host, path)) {
+        host.begin_full_probe(path);
+      } else {
+        host.begin_probe(path);
+      }
     }
+  }
+
+  // Where many channels share a slow NIC all of them stall for a while, and a whole packet of each would take
+  // a large part of what it carries. One whose data has passed on the rail since this stall began does as
+  // well; but a long stall may be that of this channel's way through the network alone.
+  template <class Host>
+  bool proves_by_itself(Host& host, uint32_t path) const {
+    return stall_.silence() > StallTimer::kLongestProbePauseNs ||
+           !host.whole_packets_pass(path, stall_.silence());
   }
 
   StallTimer stall_;

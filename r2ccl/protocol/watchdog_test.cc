@@ -42,6 +42,11 @@ struct World {
     return probed_at.count(path) ? answers.at(path) : ProbeSight::kNone;
   }
   uint64_t probe_age(uint32_t path) const { return alive - probed_at.at(path); }
+  bool whole_packets_pass(uint32_t path, uint64_t span) const {
+    const auto at = whole_packets_at.find(path);
+    return at != whole_packets_at.end() && alive - at->second < span;
+  }
+  std::map<uint32_t, uint64_t> whole_packets_at;  // on its rail, of another channel
   uint32_t stands_still() const { return still; }
   uint64_t work_ns(uint32_t path) const { return work.count(path) ? work.at(path) : 0; }
   bool marked_failed() const { return failed; }
@@ -274,6 +279,45 @@ TEST(Watchdog, behind_an_answer_the_next_probe_is_a_whole_packet) {
   w.goes_on(2000);
   EXPECT_EQ(w.probes, all + 1);
   EXPECT_EQ(w.full_probes, full);
+}
+
+// 16 channels share a NIC on which a message takes 60 ms, and one of them is done every 4 ms.
+TEST(Watchdog, while_whole_packets_of_others_pass_it_asks_with_small_ones) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  for (int message = 0; message < 50; ++message) {
+    for (int ms = 0; ms < 60; ms += 4) {
+      w.whole_packets_at[1] = w.alive;
+      w.goes_on(4);
+    }
+    ++w.count;
+  }
+  EXPECT_GE(w.probes, 100);
+  EXPECT_EQ(w.full_probes, 0);
+}
+
+TEST(Watchdog, what_has_passed_before_the_stall_proves_nothing) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.goes_on(1);
+  w.whole_packets_at[1] = w.alive - kMs;
+  w.goes_on(kSuspect / kMs + StallTimer::kFirstProbePauseNs / kMs + 2);
+  EXPECT_EQ(w.full_probes, 1);
+}
+
+TEST(Watchdog, a_long_stall_is_asked_about_with_whole_packets_whatever_others_do) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  for (int ms = 0; ms < 100; ++ms) {
+    w.whole_packets_at[1] = w.alive;
+    w.goes_on(1);
+  }
+  EXPECT_EQ(w.full_probes, 0);
+  for (int ms = 0; ms < 250; ++ms) {
+    w.whole_packets_at[1] = w.alive;
+    w.goes_on(1);
+  }
+  EXPECT_GE(w.full_probes, 1) << "small packets pass";
 }
 
 TEST(Watchdog, a_lane_that_does_not_answer_is_left_and_the_active_path_is_not_asked) {

@@ -255,6 +255,7 @@ struct Model::Executor::WatchActions : Actions {
   static constexpr uint64_t probe_age(uint32_t) { return 0; }
   uint32_t stands_still() const { return uint32_t(still); }
   uint64_t work_ns(uint32_t) const { return 0; }
+  static constexpr bool whole_packets_pass(uint32_t, uint64_t) { return false; }
   static constexpr bool marked_failed() { return false; }
   using Actions::marked_failed;
 
