@@ -185,6 +185,7 @@ def parse(argv):
     parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="tables cost and beside: ranks of each node (default: 1), each with a GPU of its own if there are enough")
     parser.add_argument("--causes", action="store_true", help="table beside: also mode 0, and mode 1 with R2CC_STRICT_ACK=0")
     parser.add_argument("--copies", type=int, default=8, choices=[1, 2, 4, 8], help="table beside: communicators of each transport in a job (default: 8)")
+    parser.add_argument("--mbits", type=int, default=0, metavar="N", help="table beside: rate of each virtual NIC in Mbit/s (default: 0, no limit)")
     parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own; not for the table beside, whose rows have whole turns)")
     parser.add_argument("--turns", type=int, metavar="N", help=f"table beside: turns of {rows_of.TURNS} operations of each row, a multiple of twice the copies (default: fewer, the larger an operation is). Names of rows do not have them: use another --out")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
@@ -199,6 +200,8 @@ def parse(argv):
         parser.error(f"--nodes {arguments.nodes} --ranks-per-node {arguments.ranks_per_node}: at least 2 nodes of 1 rank are needed, for traffic between nodes")
     if arguments.turns is not None and (arguments.turns < 1 or arguments.turns % (2 * arguments.copies)):
         parser.error(f"--turns {arguments.turns}: a multiple of {2 * arguments.copies} is needed, so that each communicator has as many turns in either order")
+    if arguments.mbits < 0:
+        parser.error(f"--mbits {arguments.mbits}: a rate in Mbit/s is needed, or 0 for no limit")
     if arguments.iters is not None and arguments.iters < 1:
         parser.error(f"--iters {arguments.iters}: at least 1 operation is needed")
     try:

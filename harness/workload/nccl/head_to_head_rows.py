@@ -74,7 +74,7 @@ def row(table, transport, fault, seed, **more):
     parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "",
              f"{base['nics']}nics" if table == "retained" and base["nics"] != 4 else "",
              f"{base['nodes']}x{base['ranks']}" if (base["nodes"], base["ranks"]) != (2, 1) else "",
-             f"{base['copies']}copies" if base["copies"] else "", f"seed{seed}"]
+             f"{base['copies']}copies" if base["copies"] else "", f"{base['mbits']}mbits" if table == "beside" and base["mbits"] else "", f"seed{seed}"]
     base["id"] = "/".join(part for part in parts if part)
     base["expected_s"] = expected_s(base)
     base["limit_s"] = int(max(120, 4 * base["expected_s"]))
@@ -174,7 +174,7 @@ TURNS_OF_SIZE = {8: 192, 512: 192, 4096: 192, 64 * 1024: 96, MIB: 96, 4 * MIB: 4
 def beside_table(arguments, seeds):
     """Differences between jobs, of which there are more than between transports, have no part in what one job compares."""
     transports = BESIDE + (CAUSES if arguments.causes else [])
-    return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=0, iters=TURNS * (arguments.turns or number), verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
+    return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=arguments.mbits, iters=TURNS * (arguments.turns or number), verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
                 library=arguments.library)
             for seed in seeds for count, number in TURNS_OF_SIZE.items() for transport in transports[seed % len(transports):] + transports[:seed % len(transports)]]
 

@@ -99,6 +99,17 @@ class Measures(unittest.TestCase):
             arguments("--table", "beside", "--turns", "24")
         self.assertIn("--turns 24: a multiple of 16 is needed", said.getvalue())
 
+    def test_nics_of_the_table_beside_can_have_a_rate(self):
+        for row in rows_of.plan(arguments("--table", "beside", "--mbits", "20000")):
+            self.assertIn("/20000mbits/", row["id"])
+            self.assertIn(", nic_rate: 20000 Mbit/s}", rows_of.scenario(row, "x"))
+        for row in rows_of.plan(arguments("--table", "beside")):
+            self.assertNotIn("mbits", row["id"])
+            self.assertNotIn("nic_rate", rows_of.scenario(row, "x"))
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+            arguments("--table", "beside", "--mbits", "-1")
+        self.assertIn("--mbits -1: a rate in Mbit/s is needed", said.getvalue())
+
     def test_predictions_are_ranges_and_words(self):
         found = {"survives": True, "wrong": 0, "stall_ms": 33.0}
         self.assertTrue(head_to_head.came_true({"survives": True, "stall_ms": [20, 70]}, found))
