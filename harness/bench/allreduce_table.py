@@ -6,8 +6,8 @@
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
     harness/bench/allreduce_table.py turns --nodes 4 --mbits 400 --largest 8 --out build/allreduce
 
-`algorithms` compares the algorithms with the lower bound, and with the simulated time of the algorithm that the job's log names, with as
-many segments as all pieces of the operation have together. `sizes` compares mode 3 with ring and Balance at each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size. `turns` does
+`algorithms` compares the algorithms with the lower bound, and with the simulated time of the algorithm that the job's log names, as a stream
+of as many pieces as NCCL makes of the operation, each with the segments that the log names, and with the latency that the planner assumes. `sizes` compares mode 3 with ring and Balance at each message size. Its `ratios` are those of mode 3's times in each round to the one of the two that is better at that size. `turns` does
 the same within each job, where operations of two modes take turns (`beside` in a scenario): jobs differ from each other by much more than
 the modes do. Its `ratios` are each job's median times of the one over the other, and `ratios_before` the same before the loss. A job of it
 has a multiple of 32 operations, 96 at least, which is long for large ones.
@@ -43,6 +43,7 @@ LOST = {"0": 0.0, "1/8": 0.125, "1/4": 0.25, "1/2": 0.5}
 ENGINE = ["ring", "unequal_ring", "r2ccl_allreduce", "four_stage", "mix"]  # forced; the simulator's names
 SETTLE_MS = 500  # after a loss
 SMALL_JOB_MS = 2000  # operations below 16 MiB, unless told otherwise
+LATENCY = "80 us"  # what the planner assumes of a step (r2ccl/collective/host/advise.cc)
 RATES = [2000, 1600, 1200, 800, 600, 400, 300, 200, 150, 100]
 TEXT = """version: 1
 name: allreduce-table
@@ -176,17 +177,19 @@ def bounds(nodes, lost, mbits, size):
 
 
 def simulated(arguments, nodes, lost, mbits, size, schedule):
-    """Milliseconds of a schedule: (algorithm, K), as taken() has it; None without one."""
+    """Milliseconds of a schedule: (algorithm, K of each piece, pieces), as taken() has it; None without one."""
     if not schedule:
         return None
     capacities = [str(1 - LOST[lost])] + ["1"] * (nodes - 1)
+    name, segments, pieces = schedule
+    stream = ["--pieces", str(pieces), "--rails", str(nics_of(arguments, lost, mbits)[0])] if pieces > 1 else []
     done = subprocess.run([arguments.r2bench, "sim", "allreduce", "--capacities", *capacities, "--bytes", f"{size}B", "--rate", f"{mbits * NICS} Mbit/s",
-                           "--segments", str(schedule[1]), "--json"], capture_output=True, text=True, timeout=300, check=True)
-    return next((entry["simulated_s"] * 1e3 for entry in json.loads(done.stdout)["algorithms"] if entry["name"] == schedule[0]), None)
+                           "--latency", LATENCY, "--segments", str(segments), "--exactly", *stream, "--json"], capture_output=True, text=True, timeout=300, check=True)
+    return next((entry["simulated_s"] * 1e3 for entry in json.loads(done.stdout)["algorithms"] if entry["name"] == name), None)
 
 
 def taken_by(job, size):
-    """(algorithm, segments of the whole operation) by the last plan that the job's log names; None where it left operations of this size to NCCL's ring."""
+    """(algorithm, K, pieces of the operation) by the last plan that the job's log names; None where it left operations of this size to NCCL's ring."""
     plans = job.get("plans", [])
     named = [match for line in plans if (match := re.match(r"AllReduce of ([0-9]+) KiB among .*, plan ([0-9]+): (\w+) of ([0-9]+) segments( \(R2CC_ALGORITHM\))?", line))]
     if job["algorithm"] in ENGINE:
@@ -198,12 +201,11 @@ def taken_by(job, size):
     if job["algorithm"] == "mode3" and (plan == 0 or max(left, default=0) >= plan):
         return None
     kib, name, segments = max((int(match[1]), match[3], int(match[4])) for match in named if int(match[2]) == plan)  # the last piece may be smaller
-    return name, -(-size // (max(1, kib) << 10)) * segments
+    return name, segments, -(-size // (max(1, kib) << 10))
 
 
 def taken(jobs, size):
-    """As taken_by(); None where jobs differ. NCCL cuts an operation into pieces, and the schedule has K segments for each. To simulate one operation of all these
-    segments counts the fill of one segment once, the least there can be."""
+    """As taken_by(); None where jobs differ."""
     found = {taken_by(job, size) for job in jobs}
     return found.pop() if len(found) == 1 else None
 

@@ -20,7 +20,7 @@ import allreduce_table as table  # noqa: E402  pylint: disable=wrong-import-posi
 RUNNER = """#!{python} -IS
 import json, os, re, sys
 if sys.argv[1] == "sim":  # of 512 segments one second, of others two
-    print(json.dumps({{"chosen": "ring", "algorithms": [{{"name": "ring", "simulated_s": 7}}, {{"name": "mix", "simulated_s": 1 if "512" in sys.argv else 2}}]}}))
+    print(json.dumps({{"chosen": "ring", "algorithms": [{{"name": "ring", "simulated_s": 7}}, {{"name": "mix", "simulated_s": 1 if "--segments 8 --exactly --pieces 64 --rails 4" in " ".join(sys.argv) else 2}}]}}))
     sys.exit(0)
 if sys.argv[1] != "run":
     sys.exit(1)
@@ -170,20 +170,20 @@ class Table(unittest.TestCase):
                     + ["AllReduce of %d KiB among 3 nodes, plan %d: %s of %d segments" % plan + forced + ". With node 1 at 50 %, ..." for plan in plans] + list(more)}
         size = 64 << 20
         mix = (4096, 1, "mix", 2)
-        self.assertEqual(table.taken([job((4096, 0, "ring", 1), mix)], size), ("mix", 32), "16 pieces of 2 segments")
-        self.assertEqual(table.taken([job(mix), job(mix)], size), ("mix", 32))
-        self.assertEqual(table.taken([job(mix, (4096, 2, "unequal_ring", 8))], size), ("unequal_ring", 128))
-        self.assertEqual(table.taken([job(mix, (512, 1, "ring", 1))], size), ("mix", 32), "what is left over for the last piece")
-        self.assertEqual(table.taken([job((3072, 1, "mix", 2))], 4 << 20), ("mix", 4))
+        self.assertEqual(table.taken([job((4096, 0, "ring", 1), mix)], size), ("mix", 2, 16))
+        self.assertEqual(table.taken([job(mix), job(mix)], size), ("mix", 2, 16))
+        self.assertEqual(table.taken([job(mix, (4096, 2, "unequal_ring", 8))], size), ("unequal_ring", 8, 16))
+        self.assertEqual(table.taken([job(mix, (512, 1, "ring", 1))], size), ("mix", 2, 16), "what is left over for the last piece")
+        self.assertEqual(table.taken([job((3072, 1, "mix", 2))], 4 << 20), ("mix", 2, 2))
         self.assertIsNone(table.taken([job((4096, 0, "ring", 1))], size), "no plan since the loss: NCCL's ring under Balance")
         self.assertIsNone(table.taken([job()], size))
         for stays in ("mode 3: plan 2: from the tuner's operation 9 on AllReduce stays with NCCL's own choice, on Balance: why",
                       "mode 3: communicator 7232626e63680001, AllReduce 9 (67108864 bytes), plan 2: NCCL's own choice"):
             self.assertIsNone(table.taken([job(mix, more=[stays])], size))
-            self.assertEqual(table.taken([job(mix, (4096, 3, "mix", 4), more=[stays])], size), ("mix", 64))
+            self.assertEqual(table.taken([job(mix, (4096, 3, "mix", 4), more=[stays])], size), ("mix", 4, 16))
         self.assertIsNone(table.taken([job(mix), job((4096, 1, "four_stage", 2))], size), "jobs that differ")
         self.assertIsNone(table.taken([job(mix), job()], size))
-        self.assertEqual(table.taken([job((4096, 0, "ring", 1), algorithm="ring", forced=" (R2CC_ALGORITHM)")], size), ("ring", 16))
+        self.assertEqual(table.taken([job((4096, 0, "ring", 1), algorithm="ring", forced=" (R2CC_ALGORITHM)")], size), ("ring", 1, 16))
         self.assertIsNone(table.taken([job(mix, algorithm="four_stage")], size), "there is no such schedule, and the planner has chosen")
 
     def test_the_table_has_the_simulated_time(self):

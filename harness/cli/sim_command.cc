@@ -20,8 +20,9 @@ namespace collective = r2ccl::collective;
 
 namespace {
 
-std::string header(const collective::Job& job) {
-  return "AllReduce of " + faultinject::format_bytes(job.bytes) + " on " +
+std::string header(const collective::Job& job, uint32_t pieces = 1) {
+  return "AllReduce of " + faultinject::format_bytes(pieces * job.bytes) +
+         (pieces > 1 ? " in " + std::to_string(pieces) + " pieces" : "") + " on " +
          std::to_string(job.capacities.size()) + " nodes of " +
          faultinject::format_rate(static_cast<uint64_t>(job.bytes_per_second * 8)) + ", latency " +
          short_number(job.latency_s * 1e6) + " us";
@@ -88,7 +89,7 @@ int sim_command(const SimArguments& arguments, const Console& console) {
     print_json(compared, console);
     return 0;
   }
-  console.out << header(arguments.job) << " (simulated)\n\n";
+  console.out << header(arguments.job, arguments.options.pieces) << " (simulated)\n\n";
   row(console, {"algorithm", "K", "formula", "simulated", "/ bound", "/ T0", "formula is"});
   row(console, {"lower bound", "", milliseconds(compared.bound_s * 1e3), "", "1.000",
                 ratio(compared.bound_s / compared.fault_free_ring_s), "max(max 1/c, 2(p-1)/sum c)"});

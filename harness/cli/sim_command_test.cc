@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sim`, and `explain` of a plan.
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -41,6 +42,39 @@ TEST_F(Program, simulates_every_algorithm_and_says_what_the_planner_takes) {
   EXPECT_TRUE(found);
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "16", "--degraded", "0:0.5", "--bytes", "64KiB"}), 0);
   EXPECT_NE(out.str().find("does not take direct"), std::string::npos) << out.str();
+}
+
+TEST_F(Program, simulates_a_stream_of_pieces) {
+  const std::vector<const char*> job = {"sim",    "allreduce", "--nodes",    "8",     "--degraded", "1:0.125",
+                                        "--rate", "2 Gbit/s",  "--segments", "1",     "--exactly",  "--bytes",
+                                        "16MiB",  "--pieces",  "4",          "--json"};
+  const auto simulated = [&](std::vector<const char*> words) {
+    EXPECT_EQ(call(words), 0) << err.str();
+    const auto json = nlohmann::json::parse(out.str());
+    EXPECT_NEAR(json["bound_s"].get<double>(), 14 / 7.875 * (16 << 20) / 250e6, 1e-6) << "of all pieces";
+    std::map<std::string, double> seconds;
+    for (const auto& algorithm : json["algorithms"]) {
+      EXPECT_EQ(algorithm["segments"], 1) << algorithm;
+      EXPECT_NE(algorithm["name"], "upstream");
+      seconds[algorithm["name"]] = algorithm["simulated_s"];
+      EXPECT_GT(seconds[algorithm["name"]], 0.99 * json["bound_s"].get<double>()) << algorithm;
+    }
+    return seconds;
+  };
+  auto stream = simulated(job);
+  auto more_nics = job;
+  more_nics.insert(more_nics.end(), {"--rails", "8"});
+  auto fewer_slots = simulated(more_nics);
+  EXPECT_NE(fewer_slots["mix"], stream["mix"]) << "there are channels for two pieces beside each other";
+  EXPECT_DOUBLE_EQ(fewer_slots["ring"], stream["ring"]);
+  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--bytes", "16MiB", "--pieces", "4"}), 0);
+  EXPECT_NE(out.str().find("AllReduce of 16 MiB in 4 pieces on 4 nodes"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--rails", "4"}), kExitUsage);
+  EXPECT_NE(err.str().find("--rails: needs --pieces"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--nics", "4", "--pieces", "2", "--rails", "8"}),
+            kExitUsage);
+  EXPECT_NE(err.str().find("--rails: --nics says"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--pieces", "0"}), kExitUsage);
 }
 
 TEST_F(Program, refuses_nodes_that_cannot_be_simulated) {

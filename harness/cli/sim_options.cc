@@ -13,6 +13,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/list_option.h"
 #include "harness/cli/subcommands.h"
+#include "r2ccl/collective/host/advise.h"
 
 namespace r2bench {
 namespace {
@@ -143,6 +144,17 @@ void SimOptions::add_to(CLI::App& app) {
           "(each has a fixed share) (default: maxmin)")
       ->check(CLI::IsMember({"maxmin", "exclusive"}));
   command->add_flag("--only-chosen", only_chosen, "Simulate only the planner's choice");
+  command->add_flag("--exactly", exactly, "Simulate each algorithm with K segments, not with fewer of them");
+  command
+      ->add_option("--pieces", pieces,
+                   "Simulate the data in so many pieces, as the host engine gets them from NCCL: eight in "
+                   "flight, of which up to four run beside each other (default: 1)")
+      ->check(CLI::Range(1, 65536));
+  command
+      ->add_option("--rails", rails,
+                   "With --pieces: NICs of each node. With more of them the host engine has channels for "
+                   "fewer pieces beside each other (default: those of --nics, else 1)")
+      ->check(CLI::Range(1, 8));
   command->add_flag("--json", json, "Print JSON");
   command->footer(
       "Examples: r2bench sim allreduce --nodes 16 --degraded 0:0.5 --bytes 1GiB\n"
@@ -156,8 +168,21 @@ SimArguments SimOptions::finished() const {
   if (job.nics.given() && sharing == "exclusive")
     throw UsageError("--sharing exclusive: not with --nics: a NIC is shared by weighted max-min");
   arguments.job = job.job();
+  if (pieces > 1) {
+    r2ccl::collective::Job& of = arguments.job;
+    of.bytes = (of.bytes + pieces - 1) / pieces;
+    of.outstanding = std::min(pieces, r2ccl::collective::kPiecesInFlight);
+    of.beside = std::min(of.outstanding, r2ccl::collective::kMostSlots);
+    const size_t nics = std::max<size_t>({1, rails, of.nics.size() / of.capacities.size()});
+    of.most_ends = static_cast<uint32_t>(r2ccl::collective::kMostChannels / nics);
+  }
   arguments.options.sharing = sharing == "exclusive" ? Sharing::kExclusive : Sharing::kMaxMin;
   arguments.options.only_chosen = only_chosen;
+  arguments.options.exactly = exactly;
+  arguments.options.pieces = pieces;
+  if (rails != 0 && pieces == 1) throw UsageError("--rails: needs --pieces");
+  if (rails != 0 && job.nics.given() && rails != job.nics.per_node)
+    throw UsageError("--rails: --nics says how many NICs a node has");
   arguments.json = json;
   return arguments;
 }

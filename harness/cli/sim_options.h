@@ -41,7 +41,8 @@ struct JobOptions {
 struct SimOptions {
   JobOptions job;
   std::string operation, sharing = "maxmin";
-  bool json = false, only_chosen = false;
+  bool json = false, only_chosen = false, exactly = false;
+  uint32_t pieces = 1, rails = 0;
   CLI::App* command = nullptr;
 
   void add_to(CLI::App& app);

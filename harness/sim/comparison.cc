@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "r2ccl/collective/predictor.h"
 #include "r2ccl/collective/rail_load.h"
 
 namespace r2bench {
@@ -27,13 +28,13 @@ double cpu_seconds() {
 }
 
 Result<void> simulate_into(ComparedAlgorithm& row, const Schedule& schedule, const Ports& ports,
-                           uint64_t bytes) {
+                           uint64_t bytes, const PieceStream& stream = {}) {
   if (!have_common_rails(schedule, ports.nics)) {
     row.simulated_s = std::numeric_limits<double>::infinity();
     return {};
   }
   const double before = cpu_seconds();
-  const Result<SimulationResult> result = simulate(schedule, ports, bytes);
+  const Result<SimulationResult> result = simulate(schedule, ports, bytes, stream);
   if (!result) return result.error();
   row.cpu_s = cpu_seconds() - before;
   row.simulated_s = result.value().seconds;
@@ -42,14 +43,19 @@ Result<void> simulate_into(ComparedAlgorithm& row, const Schedule& schedule, con
   return {};
 }
 
-Result<ComparedAlgorithm> compared(const Job& job, const Candidate& candidate, const Ports& ports) {
+Result<ComparedAlgorithm> compared(const Job& job, const Candidate& planned, const Ports& ports,
+                                   const ComparisonOptions& options) {
+  const Candidate candidate =
+      options.exactly ? collective::predict(job, planned, job.most_segments) : planned;
   ComparedAlgorithm row;
   row.name = name(candidate.algorithm);
   row.formula = candidate.formula;
   row.segments = candidate.segments;
-  row.eligible = candidate.eligible;
-  row.formula_s = candidate.has_common_rails() ? candidate.seconds : std::numeric_limits<double>::infinity();
-  if (Result<void> done = simulate_into(row, build(job, candidate), ports, job.bytes); !done)
+  row.eligible = planned.eligible;
+  row.formula_s = candidate.has_common_rails() ? options.pieces * candidate.seconds
+                                               : std::numeric_limits<double>::infinity();
+  const PieceStream stream{options.pieces, std::min(candidate.beside, options.pieces), job.outstanding};
+  if (Result<void> done = simulate_into(row, build(job, candidate), ports, job.bytes, stream); !done)
     return done.error();
   return row;
 }
@@ -104,27 +110,27 @@ Result<AllReduceComparison> compare_allreduce(const Job& job, const ComparisonOp
   ports.sharing = options.sharing;
 
   AllReduceComparison result;
-  result.bound_s = plan.bound_s;
-  result.fault_free_ring_s = collective::ring_volume(job.capacities.size()) / most *
+  result.bound_s = options.pieces * plan.bound_s;
+  result.fault_free_ring_s = options.pieces * collective::ring_volume(job.capacities.size()) / most *
                              static_cast<double>(job.bytes) / job.bytes_per_second;
   result.chosen = name(plan.choice().algorithm);
   result.why = plan.why;
   result.nics_counted = plan.choice().rails > 0;
   for (const Candidate& candidate : plan.candidates) {
     if (options.only_chosen && &candidate != &plan.choice()) continue;
-    Result<ComparedAlgorithm> row = compared(job, candidate, ports);
+    Result<ComparedAlgorithm> row = compared(job, candidate, ports, options);
     if (!row) return row.error();
     result.algorithms.push_back(std::move(row.value()));
   }
   const auto other = options.only_chosen ? std::nullopt : other_plan_by_capacities(job, plan);
   if (other) {
-    Result<ComparedAlgorithm> row = compared(job, other->choice(), ports);
+    Result<ComparedAlgorithm> row = compared(job, other->choice(), ports, options);
     if (!row) return row.error();
     result.by_capacities = std::move(row.value());
   }
   const auto degraded =
       std::count_if(job.capacities.begin(), job.capacities.end(), [&](double c) { return c < most * 0.999; });
-  if (degraded == 1 && job.capacities.size() >= 3 && !options.only_chosen) {
+  if (degraded == 1 && job.capacities.size() >= 3 && !options.only_chosen && options.pieces == 1) {
     const auto nodes = static_cast<uint32_t>(job.capacities.size());
     const double lost = 1 - *std::min_element(job.capacities.begin(), job.capacities.end()) / most;
     ComparedAlgorithm row;

@@ -42,7 +42,12 @@ struct AllReduceComparison {
 
 struct ComparisonOptions {
   Sharing sharing = Sharing::kMaxMin;
-  bool only_chosen = false;       ///< simulate nothing else
+  bool only_chosen = false;  ///< simulate nothing else
+  bool exactly = false;      ///< each algorithm with Job::most_segments, not with what is best for it
+  /// Simulate a stream of so many operations of Job::bytes: Job::outstanding in flight, of which as many
+  /// stand beside each other as the algorithm's lanes permit. Times are those of the stream. Without
+  /// upstream's schedule, which knows no stream.
+  uint32_t pieces = 1;
   uint32_t upstream_pieces = 16;  ///< as many as its code allows
 };
 

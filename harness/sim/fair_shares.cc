@@ -21,9 +21,11 @@ FairShares::FairShares(std::vector<double> capacities, std::vector<Flow> flows)
   }
 }
 
-void FairShares::compute(const std::vector<uint32_t>& active, std::vector<double>& rates) {
+void FairShares::compute(const std::vector<uint32_t>& active, std::vector<double>& rates,
+                         std::span<const double> factors) {
   constexpr double kTogether = 1 + 1e-9;
   ports_.clear();
+  const auto weight_of = [&](uint32_t i) { return flows_[i].weight * (factors.empty() ? 1 : factors[i]); };
   const auto enter = [&](uint32_t port, double weight) {
     if (open_[port]++ == 0) {
       ports_.push_back(port);
@@ -34,8 +36,8 @@ void FairShares::compute(const std::vector<uint32_t>& active, std::vector<double
   };
   for (const uint32_t i : active) {
     pending_[i] = true;
-    enter(flows_[i].from, flows_[i].weight);
-    enter(flows_[i].to, flows_[i].weight);
+    enter(flows_[i].from, weight_of(i));
+    enter(flows_[i].to, weight_of(i));
   }
   const auto leave = [&](uint32_t port, double weight, double rate) {
     left_[port] = std::max(0.0, left_[port] - rate);
@@ -56,9 +58,10 @@ void FairShares::compute(const std::vector<uint32_t>& active, std::vector<double
       for (const uint32_t i : flows_of_[port]) {
         if (!pending_[i]) continue;
         pending_[i] = false;
-        rates[i] = level * flows_[i].weight;
-        leave(flows_[i].from, flows_[i].weight, rates[i]);
-        leave(flows_[i].to, flows_[i].weight, rates[i]);
+        const double weight = weight_of(i);
+        rates[i] = level * weight;
+        leave(flows_[i].from, weight, rates[i]);
+        leave(flows_[i].to, weight, rates[i]);
       }
     }
   }

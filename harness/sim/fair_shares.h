@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace r2bench {
@@ -20,8 +21,9 @@ class FairShares {
 
   /// Rates of the active flows, so that no flow's rate / weight can grow but at the cost of one with less.
   /// Progressive filling: the port that is full first fixes its flows' rates, and the rest share what is
-  /// left. `rates[i]` of others is not written.
-  void compute(const std::vector<uint32_t>& active, std::vector<double>& rates);
+  /// left. `rates[i]` of others is not written. `factors`: of each flow's weight; empty: all 1.
+  void compute(const std::vector<uint32_t>& active, std::vector<double>& rates,
+               std::span<const double> factors = {});
 
   size_t memory_bytes() const;
 

@@ -2,6 +2,7 @@
 #include "harness/sim/flow_simulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -34,7 +35,9 @@ struct LaneState {
   bool queued = false;
   bool busy = false;  // its operation takes time at the moment
   uint32_t op = 0, segment = 0;
-  uint64_t done = 0;              // operations, all segments
+  uint32_t slot = 0;
+  uint32_t turn = 0;              // its pieces before this one
+  uint64_t done = 0;              // operations, all segments and pieces
   std::vector<uint32_t> waiting;  // lanes to look at when this one moves on
 };
 
@@ -54,6 +57,30 @@ struct End {
   double at = std::numeric_limits<double>::infinity(), from = std::numeric_limits<double>::infinity();
 };
 
+/// As many copies of the schedule beside each other: lane i of slot s is lane s * lanes + i of its rank.
+Schedule in_slots(const Schedule& schedule, uint32_t slots) {
+  Schedule all = schedule;
+  const auto connections = static_cast<uint32_t>(schedule.connections.size());
+  for (uint32_t slot = 1; slot < slots; ++slot) {
+    for (Connection connection : schedule.connections) {
+      connection.from_lane += static_cast<uint16_t>(slot * schedule.lanes[connection.from].size());
+      connection.to_lane += static_cast<uint16_t>(slot * schedule.lanes[connection.to].size());
+      all.connections.push_back(connection);
+    }
+    for (uint32_t rank = 0; rank < schedule.ranks; ++rank) {
+      const auto first = static_cast<uint16_t>(slot * schedule.lanes[rank].size());
+      for (Lane lane : schedule.lanes[rank]) {
+        lane.connection += slot * connections;
+        for (Op& op : lane.ops)
+          for (Wait& wait : op.waits)
+            if (!wait.none()) wait.lane += first;
+        all.lanes[rank].push_back(std::move(lane));
+      }
+    }
+  }
+  return all;
+}
+
 enum class EventKind : uint8_t { kArrival, kReduced };
 struct Event {
   double at;
@@ -65,8 +92,11 @@ struct Event {
 
 class Simulation {
  public:
-  Simulation(const Schedule& schedule, const Ports& ports, uint64_t bytes)
-      : schedule_(schedule), ports_(ports), bytes_(static_cast<double>(bytes)) {}
+  Simulation(const Schedule& schedule, const Ports& ports, uint64_t bytes, const PieceStream& stream)
+      : schedule_(in_slots(schedule, stream.slots)),
+        ports_(ports),
+        stream_(stream),
+        bytes_(static_cast<double>(bytes)) {}
 
   Result<SimulationResult> run() {
     if (Result<void> ready = prepare(); !ready) return ready.error();
@@ -99,8 +129,7 @@ class Simulation {
  private:
   const Lane& lane_of(const LaneState& state) const { return schedule_.lanes[state.rank][state.number]; }
   bool finished(const LaneState& state) const {
-    const Lane& lane = lane_of(state);
-    return state.done == lane.ops.size() * schedule_.iterations(lane);
+    return lane_of(state).ops.empty() || piece_of(state) >= stream_.pieces;
   }
   double bytes_of(const LaneState& state) const {
     const Lane& lane = lane_of(state);
@@ -116,16 +145,25 @@ class Simulation {
     std::vector<uint32_t> first_flow(schedule_.connections.size() + 1, static_cast<uint32_t>(parts.size()));
     for (uint32_t i = static_cast<uint32_t>(parts.size()); i-- > 0;) first_flow[parts[i].connection] = i;
     first_lane_.resize(schedule_.ranks);
+    pieces_.resize(schedule_.ranks);
     for (uint32_t rank = 0; rank < schedule_.ranks; ++rank) {
+      uint32_t open_of_piece = 0;
       first_lane_[rank] = static_cast<uint32_t>(first_state_.size());
       for (uint16_t number = 0; number < schedule_.lanes[rank].size(); ++number) {
         const Lane& lane = schedule_.lanes[rank][number];
         first_state_.push_back(static_cast<uint32_t>(lanes_.size()));
         for (uint32_t i = first_flow[lane.connection]; i < first_flow[lane.connection + 1]; ++i) {
           (lane.sends ? flows_[i].send_lane : flows_[i].recv_lane) = static_cast<uint32_t>(lanes_.size());
-          lanes_.push_back({.rank = rank, .number = number, .flow = i, .share = parts[i].share});
+          lanes_.push_back(
+              {.rank = rank,
+               .number = number,
+               .flow = i,
+               .share = parts[i].share,
+               .slot = number / static_cast<uint32_t>(schedule_.lanes[rank].size() / stream_.slots)});
+          if (!lane.ops.empty() && lanes_.back().slot == 0) ++open_of_piece;
         }
       }
+      pieces_[rank].open.assign(stream_.pieces, open_of_piece);
     }
     first_state_.push_back(static_cast<uint32_t>(lanes_.size()));
     for (uint32_t i = 0; i < flows_.size(); ++i) {
@@ -156,11 +194,31 @@ class Simulation {
     LaneState& state = lanes_[number];
     const Lane& lane = lane_of(state);
     if (state.busy || finished(state)) return false;
+    if (state.op == 0 && state.segment == 0 && !may_begin(number, state)) return false;
     const Op& op = lane.ops[state.op];
     for (const Wait& wait : op.waits) {
       if (!wait.none() && waits(number, state, wait)) return false;
     }
     return lane.sends ? start_send(state) : start_receive(state, op.kind);
+  }
+
+  /// Has its piece begun? If not, the lane is looked at when it does.
+  bool may_begin(uint32_t number, const LaneState& state) {
+    Pieces& pieces = pieces_[state.rank];
+    if (piece_of(state) < pieces.ended + stream_.in_flight) return true;
+    pieces.waiting.push_back(number);
+    return false;
+  }
+
+  void end_piece(LaneState& state) {
+    Pieces& pieces = pieces_[state.rank];
+    --pieces.open[piece_of(state)];
+    ++state.turn;
+    const uint32_t before = pieces.ended;
+    while (pieces.ended < stream_.pieces && pieces.open[pieces.ended] == 0) ++pieces.ended;
+    if (pieces.ended == before) return;
+    for (const uint32_t lane : pieces.waiting) enqueue(lane);
+    pieces.waiting.clear();
   }
 
   /// Is a part of what the operation waits for missing? Then the lane is looked at when that part is done.
@@ -169,7 +227,8 @@ class Simulation {
     for (uint32_t i = first_state_[lane]; i < first_state_[lane + 1]; ++i) {
       LaneState& other = lanes_[i];
       const Lane& other_lane = lane_of(other);
-      const uint64_t segment = wait.last ? schedule_.iterations(other_lane) - 1 : state.segment;
+      const uint64_t iterations = schedule_.iterations(other_lane);
+      const uint64_t segment = state.turn * iterations + (wait.last ? iterations - 1 : state.segment);
       if (other.done > segment * other_lane.ops.size() + wait.op) continue;
       other.waiting.push_back(number);
       return true;
@@ -214,7 +273,13 @@ class Simulation {
 
   void move_on(LaneState& state) {
     ++state.done;
-    if (++state.op == lane_of(state).ops.size()) state.op = 0, ++state.segment;
+    if (++state.op == lane_of(state).ops.size()) {
+      state.op = 0;
+      if (++state.segment == schedule_.iterations(lane_of(state))) {
+        state.segment = 0;
+        end_piece(state);
+      }
+    }
     for (const uint32_t other : state.waiting) enqueue(other);
     state.waiting.clear();
   }
@@ -241,8 +306,22 @@ class Simulation {
     enqueue(state.send_lane);
   }
 
+  uint32_t piece_of(const LaneState& lane) const { return lane.slot + lane.turn * stream_.slots; }
+
+  /// Flows of a stream by the age of their pieces.
+  void weigh() {
+    const auto piece = [&](uint32_t flow) { return piece_of(lanes_[flows_[flow].send_lane]); };
+    uint32_t oldest = UINT32_MAX;
+    for (const uint32_t i : active_) oldest = std::min(oldest, piece(i));
+    constexpr uint32_t kMost = 10;  // more makes no difference
+    factors_.resize(flows_.size());
+    for (const uint32_t i : active_)
+      factors_[i] = std::pow(kLaterPiece, static_cast<double>(std::min(piece(i) - oldest, kMost)));
+  }
+
   void share_ports() {
-    shares_->compute(active_, shared_);
+    if (stream_.pieces > 1) weigh();
+    shares_->compute(active_, shared_, factors_);
     std::fill(in_rates_.begin(), in_rates_.end(), false);
     for (const uint32_t i : active_) {
       in_rates_[i] = true;
@@ -319,21 +398,31 @@ class Simulation {
     return bytes + schedule_.connections.capacity() * sizeof(Connection);
   }
 
-  const Schedule& schedule_;
+  /// What of the stream a rank has done.
+  struct Pieces {
+    uint32_t ended = 0;             // all before it have ended
+    std::vector<uint32_t> open;     // lanes that are not done with the piece
+    std::vector<uint32_t> waiting;  // lanes whose piece has not begun
+  };
+
+  const Schedule schedule_;
   const Ports& ports_;
+  const PieceStream stream_;
   const double bytes_;
   double now_ = 0;
   SimulationResult result_;
   std::vector<uint32_t> first_lane_;   // by rank
   std::vector<uint32_t> first_state_;  // of lanes_, by lane of all
   std::vector<LaneState> lanes_;
+  std::vector<Pieces> pieces_;  // by rank
   std::vector<FlowState> flows_;
   std::vector<uint32_t> ready_;  // lanes to look at
   std::vector<uint32_t> active_, position_, ended_;
   std::vector<End> ends_;  // as active_
   std::vector<double> rates_, shared_, reducer_free_;
-  std::vector<bool> in_rates_;  // which flows the rates were computed for
-  int64_t changed_ = 0;         // how many differ from these
+  std::vector<double> factors_;  // by flow; empty: not a stream
+  std::vector<bool> in_rates_;   // which flows the rates were computed for
+  int64_t changed_ = 0;          // how many differ from these
   std::optional<FairShares> shares_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t event_number_ = 0;
@@ -341,8 +430,9 @@ class Simulation {
 
 }  // namespace
 
-Result<SimulationResult> simulate(const Schedule& schedule, const Ports& ports, uint64_t bytes) {
-  return Simulation(schedule, ports, bytes).run();
+Result<SimulationResult> simulate(const Schedule& schedule, const Ports& ports, uint64_t bytes,
+                                  const PieceStream& stream) {
+  return Simulation(schedule, ports, bytes, stream).run();
 }
 
 }  // namespace r2bench
