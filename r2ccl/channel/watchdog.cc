@@ -101,8 +101,9 @@ void Channel::step_watchdog(const Tick& tick) {
 void Channel::look_for_whole_packets(const Tick& tick) {
   health::WholePackets& whole = peer_rails_->whole_packets(sender_);
   for (const auto& path : paths_)
-    whole.look(path->local_nic(), path->remote_nic(), path->whole_packets_seen,
-               path->whole_packets.load(std::memory_order_relaxed), tick.alive);
+    if (path->carries())
+      whole.look(path->local_nic(), path->remote_nic(), path->whole_packets_seen,
+                 path->whole_packets.load(std::memory_order_relaxed), tick.alive);
 }
 
 // What an error has marked failed.

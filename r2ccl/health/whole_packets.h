@@ -23,14 +23,14 @@ class WholePackets {
     uint32_t count = 0;
     uint64_t at = 0;
   };
-  /// A path on the rail has carried `count` of them so far. When the new ones came is not known: after
-  /// `last`.
+  /// A path on the rail has carried `count` of them so far. The new ones were taken in after `last`. They may
+  /// have passed a little earlier: a completion may have waited in its queue.
   void look(int local, int remote, Look& last, uint32_t count, uint64_t now) {
     uint64_t& rail = passed_[index(local, remote)];
     if (count != last.count) rail = std::max(rail, last.at);
     last = {count, now};
   }
-  /// One has passed on the rail in the last `span` ns.
+  /// One was taken in on the rail in the last `span` ns.
   bool passed_within(int local, int remote, uint64_t span, uint64_t now) const {
     const uint64_t at = passed_[index(local, remote)];
     return at != 0 && now - at < span;

@@ -22,6 +22,8 @@ TEST(WholePackets, what_has_passed_counts_from_the_look_before_and_for_its_rail_
   EXPECT_TRUE(rails.passed_within(1, 2, 21, 120));
   EXPECT_FALSE(rails.passed_within(1, 2, 20, 120)) << "it may have passed before the stall began";
   EXPECT_FALSE(rails.passed_within(2, 1, 1000, 120));
+  EXPECT_FALSE(rails.passed_within(1, 3, 1000, 120));
+  EXPECT_FALSE(rails.passed_within(3, 2, 1000, 120));
   rails.look(1, 2, path, 3, 130);
   EXPECT_FALSE(rails.passed_within(1, 2, 20, 130)) << "nothing more has passed";
   rails.look(1, 2, path, 4, 140);
@@ -43,6 +45,11 @@ TEST(WholePackets, before_its_first_look_nothing_is_known_of_a_path) {
   WholePackets::Look path;
   rails.look(0, 0, path, 5, 100);
   EXPECT_FALSE(rails.passed_within(0, 0, 1000, 100));
+}
+
+TEST(PeerRails, each_direction_is_known_by_itself) {
+  PeerRails rails(1, 2);
+  EXPECT_NE(&rails.whole_packets(true), &rails.whole_packets(false));
 }
 
 }  // namespace

@@ -54,6 +54,9 @@ struct ChannelMemory {
 static_assert(offsetof(ChannelMemory, probe_landing) - offsetof(ChannelMemory, probe_word) == 4096);
 inline constexpr size_t kChannelMemoryBytes = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
 
+/// Health has a place for each rail.
+static_assert(wire::kMaxNics <= health::ProbeTimes::kMostNics);
+
 /// What became of a probe.
 enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
 
@@ -124,6 +127,9 @@ class Path {
   /// All of it, of a path that could not be made or connected.
   void discard(Job& job);
 
+  /// `whole_packets`, when it was last looked at; service thread only. It is written in each turn, so it
+  /// stands apart from what whoever owns the channel reads and writes.
+  health::WholePackets::Look whole_packets_seen;
   /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
   JobPtr job;
   Result<void> outcome;
@@ -230,7 +236,6 @@ class Path {
     if (bytes >= health::WholePackets::kBytes)
       whole_packets.store(whole_packets.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  health::WholePackets::Look whole_packets_seen;  ///< service thread only
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
   /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter

@@ -33,12 +33,16 @@ class StallTimer {
   // --- what happens
   /// To be called in each turn. The time before the first call does not count.
   void tick(uint64_t alive) {
-    step_ = alive_ == 0 ? 0 : alive - alive_;
+    if (alive_ == 0) alive_ = began_at_ = alive;
+    step_ = alive - alive_;
     alive_ = alive;
   }
   /// The progress thread has polled without success for as long as `suspect_after`.
   void polled_in_vain(uint64_t progress) {
-    if (moved(progress)) silence_ = 0;
+    if (moved(progress)) {
+      silence_ = 0;
+      began_at_ = alive_;
+    }
     seen_ = progress;
     silence_ = std::max(silence_, suspect_after_);
   }
@@ -60,6 +64,7 @@ class StallTimer {
   void carries_on(uint64_t progress) {
     seen_ = progress;
     silence_ = 0;
+    began_at_ = alive_;
     requested_ = false;
   }
   /// No work request is posted that a working NIC would complete.
@@ -107,6 +112,9 @@ class StallTimer {
   }
 
   uint64_t silence() const { return silence_; }
+  /// How long ago the stall began, by the clock of tick() alone. silence() may be longer: polled_in_vain()
+  /// raises it, and while all is well tick() is called rarely.
+  uint64_t looked_for() const { return alive_ - began_at_; }
   /// How many paths were left because their probes failed, since the last progress.
   unsigned leaves(uint64_t progress) const { return progress == left_at_ ? leaves_ : 0; }
 
@@ -116,6 +124,7 @@ class StallTimer {
   uint64_t alive_ = 0, step_ = 0;
   uint64_t seen_ = 0;  // count of progress
   uint64_t silence_ = 0;
+  uint64_t began_at_ = 0;
   uint64_t nothing_open_at_ = 0;
   uint64_t next_probe_ = 0, probe_pause_ = kFirstProbePauseNs;
   bool requested_ = false;

@@ -30,6 +30,7 @@
 //   request_retransmit(patient)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "r2ccl/protocol/choice.h"
@@ -130,7 +131,7 @@ class Watchdog {
       host.leave_standing_still(still);
     } else if (stall_.probe_due()) {
       host.forget_probe(path);
-      if (proves_by_itself(host, path)) {
+      if (needs_whole_probe(host, path)) {
         host.begin_full_probe(path);
       } else {
         host.begin_probe(path);
@@ -139,14 +140,16 @@ class Watchdog {
   }
 
   // Where many channels share a slow NIC all of them stall for a while, and a whole packet of each would take
-  // a large part of what it carries. One whose data has passed on the rail since this stall began does as
-  // well; but a long stall may be that of this channel's way through the network alone.
+  // a large part of what it carries. Data of another channel that has just passed on the rail proves the
+  // same. But a long stall may be that of this channel's way through the network alone.
   template <class Host>
-  bool proves_by_itself(Host& host, uint32_t path) const {
+  bool needs_whole_probe(Host& host, uint32_t path) const {
     return stall_.silence() > StallTimer::kLongestProbePauseNs ||
-           !host.whole_packets_pass(path, stall_.silence());
+           !host.whole_packets_pass(path, std::min(stall_.looked_for(), kStillPassesNs));
   }
 
+  // What has passed longer ago does not show that whole packets pass now.
+  static constexpr uint64_t kStillPassesNs = 20'000'000;
   StallTimer stall_;
 };
 

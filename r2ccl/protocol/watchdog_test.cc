@@ -305,6 +305,29 @@ TEST(Watchdog, what_has_passed_before_the_stall_proves_nothing) {
   EXPECT_EQ(w.full_probes, 1);
 }
 
+// While all is well the service thread looks each 100 ms, and its clock counts 2 ms of them.
+TEST(Watchdog, what_has_passed_before_the_progress_thread_asked_for_help_proves_nothing) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.goes_on(1);
+  w.whole_packets_at[1] = w.alive;
+  w.goes_on(1);
+  ++w.count;
+  w.vain = true;
+  w.goes_on(StallTimer::kFirstProbePauseNs / kMs + 2);
+  EXPECT_EQ(w.full_probes, 1);
+}
+
+// Whole packets of all channels vanish 2 ms after this one has stalled: the last ones passed behind that.
+TEST(Watchdog, what_passed_when_the_stall_began_and_no_longer_proves_nothing) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.goes_on(2);
+  w.whole_packets_at[1] = w.alive;
+  w.goes_on((kSuspect + StallTimer::kFirstProbePauseNs) / kMs + 2);
+  EXPECT_EQ(w.full_probes, 1);
+}
+
 TEST(Watchdog, a_long_stall_is_asked_about_with_whole_packets_whatever_others_do) {
   World w;
   w.answers[1] = ProbeSight::kAnswered;
@@ -318,6 +341,18 @@ TEST(Watchdog, a_long_stall_is_asked_about_with_whole_packets_whatever_others_do
     w.goes_on(1);
   }
   EXPECT_GE(w.full_probes, 1) << "small packets pass";
+}
+
+TEST(Watchdog, the_first_whole_packet_of_a_long_stall_is_not_late) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  uint64_t ms = 0;
+  for (; ms < 300 && w.full_probes == 0; ++ms) {
+    w.whole_packets_at[1] = w.alive;
+    w.goes_on(1);
+  }
+  EXPECT_GT(ms, 100u);
+  EXPECT_LT(ms, 170u);
 }
 
 TEST(Watchdog, a_lane_that_does_not_answer_is_left_and_the_active_path_is_not_asked) {
