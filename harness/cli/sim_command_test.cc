@@ -75,6 +75,8 @@ TEST_F(Program, simulates_a_stream_of_pieces) {
             kExitUsage);
   EXPECT_NE(err.str().find("--rails: --nics says"), std::string::npos) << err.str();
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--pieces", "0"}), kExitUsage);
+  EXPECT_EQ(call({"sim", "allreduce", "--nodes", "4", "--bytes", "100B", "--pieces", "1000"}), kExitUsage);
+  EXPECT_NE(err.str().find("--pieces: 1000 are more than --bytes has"), std::string::npos) << err.str();
 }
 
 TEST_F(Program, refuses_nodes_that_cannot_be_simulated) {

@@ -170,8 +170,10 @@ SimArguments SimOptions::finished() const {
   arguments.job = job.job();
   if (pieces > 1) {
     r2ccl::collective::Job& of = arguments.job;
+    if (pieces > of.bytes)
+      throw UsageError("--pieces: " + std::to_string(pieces) + " are more than --bytes has");
     of.bytes = (of.bytes + pieces - 1) / pieces;
-    of.outstanding = std::min(pieces, r2ccl::collective::kPiecesInFlight);
+    of.outstanding = r2ccl::collective::kPiecesInFlight;  // as the engine plans, however few there are
     of.beside = std::min(of.outstanding, r2ccl::collective::kMostSlots);
     const size_t nics = std::max<size_t>({1, rails, of.nics.size() / of.capacities.size()});
     of.most_ends = static_cast<uint32_t>(r2ccl::collective::kMostChannels / nics);

@@ -109,7 +109,7 @@ class Simulation {
         }
       }
       if (active_.empty() && events_.empty()) break;
-      if (changed_ != 0) share_ports();
+      if (changed_ != 0 || aged_) share_ports();
       if (!advance())
         return Error{ErrorCode::kInvalidArgument,
                      schedule_.name + ": a transfer needs a port without capacity"};
@@ -213,6 +213,7 @@ class Simulation {
   void end_piece(LaneState& state) {
     Pieces& pieces = pieces_[state.rank];
     --pieces.open[piece_of(state)];
+    if (lane_of(state).sends) aged_ = true;
     ++state.turn;
     const uint32_t before = pieces.ended;
     while (pieces.ended < stream_.pieces && pieces.open[pieces.ended] == 0) ++pieces.ended;
@@ -333,6 +334,7 @@ class Simulation {
       set_end(i);
     }
     changed_ = 0;
+    aged_ = false;
   }
 
   /// When the transfer ends at its present rate; and from when on it counts as ended.
@@ -423,6 +425,7 @@ class Simulation {
   std::vector<double> factors_;  // by flow; empty: not a stream
   std::vector<bool> in_rates_;   // which flows the rates were computed for
   int64_t changed_ = 0;          // how many differ from these
+  bool aged_ = false;            // a lane sends for its next piece: its weight has changed
   std::optional<FairShares> shares_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t event_number_ = 0;

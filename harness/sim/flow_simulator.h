@@ -25,9 +25,9 @@ inline constexpr double kSameMoment = 1e-2;
 
 /// One operation in pieces, as NCCL gives them to the host engine: each runs the whole schedule. Piece n runs
 /// in slot n modulo `slots`, which has connections of its own: each of its lanes goes on with the slot's next
-/// piece when it is done with one. A rank begins a piece when all but `in_flight` - 1 of the earlier ones
-/// have ended there. The engine sends what is furthest behind first, so a port has little left for later
-/// pieces: the weight of their flows is kLaterPiece for each piece that they are behind the oldest one.
+/// piece when it is done with one. A rank begins piece n when all pieces up to n - `in_flight` have ended
+/// there. The engine sends what is furthest behind first, so a port has little left for later pieces: the
+/// weight of their flows is kLaterPiece for each piece that they are behind the oldest one.
 inline constexpr double kLaterPiece = 0.2;
 struct PieceStream {
   uint32_t pieces = 1;

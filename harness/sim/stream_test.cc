@@ -11,6 +11,7 @@
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/cost.h"
 #include "r2ccl/collective/host/testing/timed_stream.h"
+#include "r2ccl/collective/predictor.h"
 
 namespace r2bench {
 namespace {
@@ -70,13 +71,41 @@ TEST(PieceStream, more_slots_than_pieces_change_nothing) {
 }
 
 // If later pieces had as much of the ports as the oldest one, chains would wait for each other, and an
-// unequal ring among eight nodes would take more than 1.5 times as long.
+// unequal ring among eight nodes would take more than 1.5 times as long as its busiest port.
 TEST(PieceStream, the_oldest_piece_goes_first) {
-  Stream stream = degraded(8, 0.25, 4 << 20);
-  Job job = job_of(stream.capacities, stream.bytes, 8, {.bytes_per_second = 1.25e9, .rails = stream.rails});
-  const Schedule ring = build(job, *candidate_of(plan(job).value(), "unequal_ring"));
-  EXPECT_LT(seconds(ring, r2bench::ports_of(job), {32, 4, 8}, job.bytes),
-            1.1 * seconds(ring, r2bench::ports_of(job), {1, 1, 1}, 32 * job.bytes));
+  const Stream stream = degraded(8, 0.25, 4 << 20);
+  const Job job =
+      job_of(stream.capacities, stream.bytes, 8, {.bytes_per_second = 1.25e9, .rails = stream.rails});
+  const Candidate ring = *candidate_of(plan(job).value(), "unequal_ring");
+  EXPECT_LT(seconds(build(job, ring), r2bench::ports_of(job), {32, 4, 8}, job.bytes),
+            1.1 * 33 * ring.transfer_s);
+}
+
+// Data that takes no time: a ring of four waits for six latencies, and pieces wait beside each other.
+TEST(PieceStream, slots_and_pieces_in_flight_hide_latencies) {
+  Ports ports = ports_of({1, 1, 1, 1});
+  ports.latency_s = 1;
+  const Schedule ring = ring_allreduce(natural_order(4), 1);
+  const auto pieces_in_turn = [&](uint32_t slots, uint32_t in_flight) {
+    return seconds(ring, ports, {16, slots, in_flight}, 4) / seconds(ring, ports, {}, 4);
+  };
+  EXPECT_NEAR(pieces_in_turn(4, 1), 16, 0.01);
+  EXPECT_NEAR(pieces_in_turn(4, 2), 8, 0.01);
+  EXPECT_NEAR(pieces_in_turn(4, 4), 4, 0.01);
+  EXPECT_LT(pieces_in_turn(4, 8), 3.6);
+  EXPECT_GT(pieces_in_turn(1, 8), 13);
+}
+
+// The tail of R2CCL-AllReduce waits for the last segment of its own piece, not of an earlier one.
+TEST(PieceStream, a_wait_for_the_last_segment_is_for_that_of_the_same_piece) {
+  Job job;
+  job.capacities = {1, 0.5, 1, 1};
+  job.bytes = kBytes;
+  job.bytes_per_second = kBytes;
+  Ports ports = ports_of(job.capacities);
+  ports.latency_s = 1;
+  const Schedule schedule = build(job, predict(job, Algorithm::kR2cclAllReduce, 2));
+  EXPECT_GT(seconds(schedule, ports, {16, 1, 8}) / 16, 6.2) << "5.8, if the first piece ended all waits";
 }
 
 TEST(PieceStream, a_deadlock_is_an_error) {
@@ -110,7 +139,7 @@ TEST(PieceStream, the_executor_takes_about_as_long) {
                                     stream.bytes);
         std::printf("%zu nodes, x = %.3f, %-16s simulated %.4f s, executor %.4f s: %.3f\n", p, x,
                     name(candidate.algorithm), here, executor, executor / here);
-        EXPECT_NEAR(executor / here, 1, 0.05) << name(candidate.algorithm) << " among " << p << ", x = " << x;
+        EXPECT_NEAR(executor / here, 1, 0.06) << name(candidate.algorithm) << " among " << p << ", x = " << x;
       }
     }
 }
