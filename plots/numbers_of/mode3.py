@@ -87,12 +87,20 @@ LOST = ("0", "1/8", "1/4", "1/2")
 ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
 
 
-ALGORITHMS_SET = "mode3_algorithms_256_2"
+ALGORITHMS_SETS = ("mode3_algorithms_256_3", "mode3_algorithms_256_4")
+
+
+def algorithm_rows(results):
+    """One for each cell: the later set's, where both have it."""
+    rows = {}
+    for name in ALGORITHMS_SETS:
+        rows |= {(row["nodes"], row["lost"], row["algorithm"]): row for row in rows_of(results, "allreduce_emulated", name)}
+    return list(rows.values())
 
 
 def mode3_algorithms(results):
     """Times over the lower bound; and those of mode 3 over the simulated time of what it took."""
-    lines, rows = rows_of(results, "allreduce_emulated", ALGORITHMS_SET), []
+    lines, rows = algorithm_rows(results), []
     for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
         here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
         rows.append([nodes, lost, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
@@ -100,8 +108,21 @@ def mode3_algorithms(results):
     return markdown(["nodes", "x", "CPUs idle", "bound (ms)", *ALGORITHMS.values(), "mode 3 / simulated"], rows)
 
 
-def algorithms_most(results, column, *algorithms):
-    return short(max(float(row[column]) for row in rows_of(results, "allreduce_emulated", ALGORITHMS_SET) if row["algorithm"] in algorithms and row[column]), 4)
+TWO_TIMES = ("4", "1/2", "r2ccl_allreduce")  # its operations take one of two times
+
+
+def forced_over_simulated(results, most):
+    """Of those that were forced, but for TWO_TIMES."""
+    return short(most(float(row["t_to_simulated"]) for row in algorithm_rows(results)
+                      if row["algorithm"] != "mode3" and row["t_to_simulated"] and (row["nodes"], row["lost"], row["algorithm"]) != TWO_TIMES), 4)
+
+
+def two_times(results):
+    return short(next(float(row["t_to_simulated"]) for row in algorithm_rows(results) if (row["nodes"], row["lost"], row["algorithm"]) == TWO_TIMES), 4)
+
+
+def algorithms_most(results, column, *algorithms, most=max):
+    return short(most(float(row[column]) for row in algorithm_rows(results) if row["algorithm"] in algorithms and row[column]), 4)
 
 
 def healthy_least(results):
@@ -110,7 +131,7 @@ def healthy_least(results):
         nodes, rate = int(row["nodes"]), 4 * float(row["mbits"]) * 1e6 / 8
         return 2 * (nodes - 1) / nodes * int(row["bytes"]) / rate * 1e3 / float(row["t0_ms"])
 
-    return short(min(of(row) for row in rows_of(results, "allreduce_emulated", ALGORITHMS_SET) if row["algorithm"] in ("ring", "balance")))
+    return short(min(of(row) for row in algorithm_rows(results) if row["algorithm"] in ("ring", "balance")))
 
 
 SIZES = ("mode3_sizes_4", "mode3_sizes_eighth")
@@ -201,7 +222,10 @@ BLOCKS = {
 NUMBERS = {
     "mode3.algorithms-most": lambda results: algorithms_most(results, "t_to_bound", "mode3"),
     "mode3.algorithms-simulated-most": lambda results: algorithms_most(results, "t_to_simulated", "mode3"),
-    "mode3.algorithms-simulated-all": lambda results: algorithms_most(results, "t_to_simulated", *ALGORITHMS),
+    "mode3.algorithms-simulated-least": lambda results: algorithms_most(results, "t_to_simulated", "mode3", most=min),
+    "mode3.algorithms-forced-least": lambda results: forced_over_simulated(results, min),
+    "mode3.algorithms-forced-most": lambda results: forced_over_simulated(results, max),
+    "mode3.algorithms-two-times": two_times,
     "mode3.algorithms-healthy": healthy_least,
     "mode3.turns-points": lambda results: str(len(turn_points(results, *TURNS))),
     "mode3.turns-met": lambda results: str(sum(verdict == "met" for *_, verdict in turn_points(results, *TURNS))),
