@@ -85,6 +85,10 @@ TEST(Schedule, of_1024_ranks_and_64_segments_is_made_in_a_second) {
   EXPECT_EQ(operations("ring_ms", [&] { return ring_allreduce(natural_order(1024), 64); }),
             1024ull * 2 * 2 * 1023 * 2 * 64);
   EXPECT_GT(operations("mix_ms", [&] { return mix_allreduce(1024, mix, 64); }), 2 * 1020ull * 1020 * 64 * 4);
+  EXPECT_GT(operations("double_tree_ms", [&] { return double_tree_allreduce(1024, 64); }), 1023ull * 4 * 64);
+  EXPECT_GT(operations("r2ccl_allreduce_ms",
+                       [&] { return r2ccl_allreduce(1024, r2ccl_rings(capacities, 64).rings, 64); }),
+            1024ull * 2 * 2 * 1023);
   // Of each owner two chunks a segment: sent and received by all others, there and back.
   const auto owners = static_cast<uint64_t>(1024 - std::count(shares.begin(), shares.end(), 0.0));
   EXPECT_EQ(operations("direct_ms", [&] { return direct_allreduce(shares, 64); }),
