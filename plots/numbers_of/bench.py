@@ -179,6 +179,18 @@ def simulated(results):
     return markdown(["K at most", "cases", "time / lower bound: median", "largest"], rows)
 
 
+def beside_upstream(results):
+    """T/T0 of the planner's choice, and of upstream's schedule, with one degraded node."""
+    rows = {}
+    for row in rows_of(results, "allreduce", "allreduce"):
+        if row["degraded"] == "1" and (row["segments"] == "32") and (row["chosen"] == "1" or row["algorithm"] == "upstream"):
+            rows.setdefault((int(row["nodes"]), row["lost"]), {})["upstream" if row["algorithm"] == "upstream" else "ours"] = row
+    return markdown(["nodes", "x", "lower bound", "the planner's choice", "", "upstream", "upstream / ours"],
+                    [[nodes, {"0.125": "1/8", "0.25": "1/4", "0.5": "1/2"}[lost], short(of["ours"]["bound_t0"]), short(of["ours"]["simulated_t0"]), of["ours"]["algorithm"].replace("_", " "),
+                      short(of["upstream"]["simulated_t0"]), short(float(of["upstream"]["simulated_t0"]) / float(of["ours"]["simulated_t0"]))]
+                     for (nodes, lost), of in sorted(rows.items())])
+
+
 def vhca_copy(results):
     ratio = {}
     for row in rows_of(results, "costs", "vhca_copy", "write_bw"):
@@ -202,6 +214,7 @@ BLOCKS = {
     "costs": costs,
     "conformance": conformance,
     "simulated": simulated,
+    "beside-upstream": beside_upstream,
     "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "device_removed", "dual_port_card", "alltoall_64"),
     "nccl-scenarios": lambda results: runs(results, "nccl_scenarios"),
