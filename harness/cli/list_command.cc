@@ -184,7 +184,8 @@ nlohmann::json metrics_as_json() {
                                        {info.needs.balance, "balance"},
                                        {info.needs.trace, "trace"},
                                        {info.needs.beside, "beside"},
-                                       {info.needs.deliveries, "deliveries"}})
+                                       {info.needs.deliveries, "deliveries"},
+                                       {info.needs.plans, "plans"}})
       if (needed) needs.push_back(word);
     nlohmann::json one = {
         {"name", info.name}, {"unit", unit_of(info)}, {"meaning", info.meaning}, {"needs", needs}};

@@ -62,13 +62,16 @@ class Counting {
  public:
   explicit Counting(const JobRecord& job) : starts_(round_starts(job)) {
     for (const Metric& metric : all_metrics())
-      if (metric.counts) counted_.push_back({&metric, std::vector<size_t>(starts_.size())});
+      if (metric.is_counted()) counted_.push_back({&metric, std::vector<size_t>(starts_.size())});
+    for (auto& [metric, of_rounds] : counted_)
+      if (metric->times)
+        for (const uint64_t time_ns : metric->times(job)) ++of_rounds[round_of(time_ns)];
   }
 
   void add(const r2ccl::trace::Event& event) {
-    const auto next = std::upper_bound(starts_.begin() + 1, starts_.end(), event.time_ns);
+    const size_t round = round_of(event.time_ns);
     for (auto& [metric, of_rounds] : counted_)
-      of_rounds[size_t(next - starts_.begin()) - 1] += metric->counts(event);
+      if (metric->counts) of_rounds[round] += metric->counts(event);
   }
 
   void pass_to(ModeResult& mode) const {
@@ -81,6 +84,10 @@ class Counting {
   }
 
  private:
+  size_t round_of(uint64_t time_ns) const {
+    return size_t(std::upper_bound(starts_.begin() + 1, starts_.end(), time_ns) - starts_.begin()) - 1;
+  }
+
   std::vector<uint64_t> starts_;
   std::vector<std::pair<const Metric*, std::vector<size_t>>> counted_;
 };

@@ -31,6 +31,11 @@ class Counts : public testing::Test {
     event.c = c;
     job.trace.push_back({rank, event});
   }
+  void take_plan(uint64_t epoch, double ms, uint32_t rank, uint32_t group = 1) {
+    emit(EventType::kPlanAgreed, ms, rank);
+    job.trace.back().event.channel = group;
+    job.trace.back().event.a = epoch;
+  }
   ModeResult result() {
     std::vector<Interval> open;
     for (const OperationSpan& o : job.record.operations) open.push_back(o.span);
@@ -114,6 +119,66 @@ TEST_F(Counts, planned_fences_are_no_migrations) {
   EXPECT_EQ(evaluated.count("migrations"), 2u);
   EXPECT_EQ(evaluated.count("failbacks"), 1u);
   EXPECT_EQ(evaluated.count("peer_slow"), 3u);
+}
+
+TEST_F(Counts, no_plan_is_agreed_where_none_is_taken) {
+  emit(EventType::kAlgorithmChosen, 1, 0);
+  emit(EventType::kAlgorithmChosen, 1, 1);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.count("plans_agreed"), 0u);
+  EXPECT_EQ(evaluated.rounds.at(0).at("plans_agreed"), 0u) << "read back from there";
+}
+
+TEST_F(Counts, a_plan_is_agreed_once_every_rank_has_taken_it) {
+  take_plan(1, 10, 0);
+  take_plan(1, 12, 1);
+  take_plan(2, 20, 0);
+  EXPECT_EQ(result().count("plans_agreed"), 1u) << "the second rank has not taken plan 2";
+  take_plan(2, 29, 1);
+  EXPECT_EQ(result().count("plans_agreed"), 2u);
+  job.labels.push_back("node2/rank0");
+  EXPECT_EQ(result().count("plans_agreed"), 0u) << "the third rank took none";
+}
+
+TEST_F(Counts, ranks_that_took_different_plans_agreed_on_none) {
+  take_plan(1, 10, 0);
+  take_plan(3, 20, 0);
+  take_plan(2, 20, 1);
+  take_plan(1, 20, 1, /*group*/ 2);
+  EXPECT_EQ(result().count("plans_agreed"), 0u);
+}
+
+TEST_F(Counts, a_plan_that_ranks_report_twice_is_one) {
+  for (int i = 0; i < 3; ++i) take_plan(1, 10 + i, 0);
+  EXPECT_EQ(result().count("plans_agreed"), 0u) << "they are one rank's";
+  for (int i = 0; i < 3; ++i) take_plan(1, 10 + i, 1);
+  EXPECT_EQ(result().count("plans_agreed"), 1u);
+}
+
+TEST_F(Counts, each_group_numbers_its_own_plans) {
+  for (uint32_t group : {1, 2})
+    for (uint32_t rank : {0, 1}) take_plan(1, 10, rank, group);
+  EXPECT_EQ(result().count("plans_agreed"), 2u);
+}
+
+TEST_F(Counts, a_plan_belongs_to_the_round_in_which_the_last_rank_took_it) {
+  scenario.faults.emplace_back();
+  for (size_t round = 0; round < 3; ++round) {
+    Firing firing;
+    firing.repetition = round;
+    firing.armed_ns = at(1000 * double(round) + 100);
+    job.firings.push_back(firing);
+  }
+  for (uint32_t rank : {0, 1}) take_plan(1, 500, rank);
+  take_plan(2, 1090, 0);
+  take_plan(2, 1110, 1);
+  take_plan(2, 2500, 1);  // once more
+  const ModeResult evaluated = result();
+  ASSERT_EQ(evaluated.rounds.size(), 3u);
+  EXPECT_EQ(evaluated.rounds[0].at("plans_agreed"), 1u);
+  EXPECT_EQ(evaluated.rounds[1].at("plans_agreed"), 1u);
+  EXPECT_EQ(evaluated.rounds[2].at("plans_agreed"), 0u);
+  EXPECT_EQ(evaluated.count("plans_agreed"), 2u);
 }
 
 TEST_F(Counts, events_of_ranks_injector_and_runner_are_one_log_in_order_of_time) {

@@ -45,7 +45,7 @@ std::string in_unit(double number, Unit unit) {
 }  // namespace
 
 Metric complete(Metric metric) {
-  if (metric.counts)
+  if (metric.is_counted())
     metric.by_round = [name = metric.info.name](const ModeResult& mode) {
       return counts_by_round(mode, name);
     };

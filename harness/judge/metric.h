@@ -59,7 +59,7 @@ struct MeasuredJob {
 enum class Pooled { kMost, kLeast, kSum, kMean };
 double pooled(const std::vector<double>& numbers, Pooled how);  ///< `numbers`: one or more
 
-/// Exactly one of `value`, `measure`, `counts` and `by_round` says what it is; the others follow
+/// Exactly one of `value`, `measure`, `counts`, `times` and `by_round` says what it is; the others follow
 /// (complete()).
 struct Metric {
   MetricInfo info;     ///< name, unit, words, and the meaning in one sentence
@@ -71,6 +71,8 @@ struct Metric {
   std::string missing = "not measured";  ///< why, where `measure` knew nothing of any job
   /// Whether the event counts. Of all ranks; each round of the faults has to meet an expectation.
   std::function<bool(const r2ccl::trace::Event&)> counts = nullptr;
+  /// As `counts`, of what no event shows alone: when each of what counts happened in a job.
+  std::function<std::vector<uint64_t>(const JobRecord&)> times = nullptr;
   /// Of a count: one number for each round of the faults.
   std::function<std::vector<uint64_t>(const ModeResult&)> by_round = nullptr;
   /// A sentence where the value proves nothing although it is what was wanted; else empty.
@@ -80,6 +82,8 @@ struct Metric {
   bool of_each_fault = false;  ///< a word: a fault of which another one is true stays so
   bool without_fault = false;  ///< what is wrong is wrong, whether a fault was seen or not
   bool spans_hosts = false;  ///< a time from an event of one host to one of another: as exact as their clocks
+
+  bool is_counted() const { return counts || times; }
 };
 
 /// With `value`, and of a count with `by_round`.

@@ -63,6 +63,22 @@ TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
 }
 
+TEST_F(VerdictTest, too_few_agreed_plans_fail_in_any_round) {
+  scenario.expectations.push_back(
+      {"migrate", "plans_agreed", ">= 3", 0, 0, parse_condition(*find_metric("plans_agreed"), ">= 3")});
+  EXPECT_EQ(of("migrate.plans_agreed").verdict, Verdict::kFail);
+  EXPECT_EQ(of("migrate.plans_agreed").got, "0");
+  EXPECT_EQ(verdict(), Verdict::kFail);
+  migrate().counts["plans_agreed"] = 2;
+  EXPECT_EQ(of("migrate.plans_agreed").verdict, Verdict::kFail);
+  migrate().counts["plans_agreed"] = 3;
+  EXPECT_EQ(of("migrate.plans_agreed").verdict, Verdict::kPass);
+  EXPECT_EQ(verdict(), Verdict::kPass);
+  migrate().counts["plans_agreed"] = 5;
+  migrate().rounds = {{{"plans_agreed", 3}}, {{"plans_agreed", 2}}};
+  EXPECT_EQ(of("migrate.plans_agreed").verdict, Verdict::kFail) << "round 2 has too few";
+}
+
 TEST_F(VerdictTest, a_round_that_was_not_measured_leaves_the_retained_rate_unknown) {
   migrate().throughput.rounds = 2;
   migrate().throughput.why_not = "round 2: the job ended 40 ms after the last fault";

@@ -89,10 +89,10 @@ OrderedJson values_of(const Measured& measured) {
 /// Counts and measured numbers that stand elsewhere as well. Not in a group that this mode does not have.
 void fill_places(const ModeResult& mode, OrderedJson& run) {
   for (const Metric& metric : all_metrics()) {
-    if (metric.place.empty() || !(metric.counts || metric.measure)) continue;
+    if (metric.place.empty() || !(metric.is_counted() || metric.measure)) continue;
     const OrderedJson::json_pointer place(metric.place);
     if (!run.at(place.parent_pointer()).is_object()) continue;
-    if (metric.counts)
+    if (metric.is_counted())
       run[place] = mode.count(metric.info.name);
     else
       run[place] = number_or_null(mode.number(metric.info.name));

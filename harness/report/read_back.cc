@@ -164,7 +164,7 @@ void read_counts(const Json& run, ModeResult& mode) {
   for (const Metric& metric : all_metrics()) {
     const double there = metric.place.empty() ? NAN : number_at(run, metric.place).value_or(NAN);
     if (metric.measure && !std::isnan(there)) mode.measured[metric.info.name] = there;
-    if (!metric.counts) continue;
+    if (!metric.is_counted()) continue;
     size_t& count = mode.counts[metric.info.name];
     if (!std::isnan(there))
       count = size_t(there);

@@ -26,6 +26,13 @@ void check_expectation(Document& document, const Scenario& scenario, const Expec
     report("'" + expectation.metric +
            "' counts what mode balance does; in any other mode it could never be anything but 0");
   }
+  if (needs.plans && std::none_of(scenario.modes.begin(), scenario.modes.end(), [&](const Mode& mode) {
+        return mode.kind == ModeKind::kAllReduce &&
+               (expectation.mode == "all" || expectation.mode == mode.label);
+      })) {
+    report("'" + expectation.metric +
+           "' counts what mode allreduce does; in any other mode it could never be anything but 0");
+  }
   if (needs.beside)
     for (const Mode& mode : scenario.modes)
       if ((expectation.mode == "all" || expectation.mode == mode.label) && !scenario.compares_sides(mode))

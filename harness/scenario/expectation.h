@@ -74,6 +74,7 @@ struct Needs {
   bool beside = false;   ///< a mode whose job compares two sides
   /// Every delivery of the job, with `trace`. Where two sides take turns, the trace has one side's.
   bool deliveries = false;
+  bool plans = false;  ///< a mode that plans AllReduces
 };
 
 enum class Better { kLower, kHigher };

@@ -244,6 +244,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"no_fault", "expect: {all: {recover_ms.max: \"<= 3 ms\"}}", 3, 32,
              "needs a fault, but this scenario has none"},
         Case{"gray_elsewhere", "expect: {all: {gray_nics: 0}}", 3, 27, "counts what mode balance does"},
+        Case{"plans_elsewhere", "expect: {migrate: {plans_agreed: '>= 1'}}", 3, 34,
+             "counts what mode allreduce does"},
         Case{"lanes_elsewhere", "expect: {migrate: {lanes: 0}}", 3, 27, "counts what mode balance does"},
         Case{"no_pairs", "expect: {migrate: {overhead_pct: \"<= 3 %\"}}", 3, 34, "add 'pairs: 20'"},
         Case{"pairs_of_first", "pairs: 4\nexpect: {baseline: {overhead_pct: \"<= 3 %\"}}", 4, 35,

@@ -2,7 +2,11 @@
 // Metrics that are counted, round by round: each round of the faults (--repeats) has to meet an expectation
 // of a count, so that an expectation means the same however often the faults are repeated.
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
+#include "harness/judge/job_record.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -26,6 +30,26 @@ std::vector<uint64_t> witnesses_by_round(const ModeResult& mode) {
 
 std::function<bool(const Event&)> events_of(EventType type) {
   return [type](const Event& event) { return event.type == type; };
+}
+
+/// When the last rank took each plan. A plan that a rank has not taken does not count. Ranks number their
+/// groups as they make them, so a group has the same number on all ranks if they make their groups in the
+/// same order.
+std::vector<uint64_t> plans_agreed(const JobRecord& job) {
+  struct Plan {
+    std::set<uint32_t> ranks;
+    uint64_t last_ns = 0;
+  };
+  std::map<std::pair<uint32_t, uint64_t>, Plan> plans;  // by group and epoch
+  for (const RankEvent& e : job.trace) {
+    if (e.event.type != EventType::kPlanAgreed) continue;
+    Plan& plan = plans[{e.event.channel, e.event.a}];
+    if (plan.ranks.insert(e.rank).second) plan.last_ns = std::max(plan.last_ns, e.event.time_ns);
+  }
+  std::vector<uint64_t> times;
+  for (const auto& [number, plan] : plans)
+    if (plan.ranks.size() == job.labels.size()) times.push_back(plan.last_ns);
+  return times;
 }
 
 Metric counted(const char* name, const char* meaning, Needs needs, const char* group,
@@ -70,6 +94,14 @@ std::vector<Metric> counts() {
       counted("lanes",
               "additional paths (lanes) that channels began to use beside their active path (mode balance)",
               of_balance, "balance", events_of(EventType::kLaneUp)),
+      {.info = {.name = "plans_agreed",
+                .meaning =
+                    "plans that replaced the first one and that every rank of the job has taken; a plan "
+                    "belongs to the round in which the last rank took it (mode allreduce)",
+                .needs = {.trace = true, .plans = true}},
+       .wanted = "a count, in each round",
+       .times = plans_agreed,
+       .grows = true},
   };
 }
 
