@@ -14,6 +14,7 @@
 
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/cost.h"
+#include "r2ccl/tests/testing/sanitizer.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -66,7 +67,7 @@ TEST(Schedule, is_printed_operation_by_operation) {
 // is measured, so that what else runs on the machine counts little; the ratio says how much slower a machine
 // may be.
 TEST(Schedule, of_1024_ranks_and_64_segments_is_made_in_a_second) {
-  constexpr double kSlowMachine = 3;
+  constexpr double kSlowMachine = 3 * testing_support::kSanitizerFactor;
   std::vector<double> capacities(1024, 1);
   capacities[5] = 0.75;
   const std::vector<MixPart> mix = mix_fractions(capacities).parts;
