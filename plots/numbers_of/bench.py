@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated runs, the matrix, walks, the nightly, the gate, costs on the CPU, and conformance."""
 
+import fractions
 import math
 import statistics
 import textwrap
@@ -186,7 +187,7 @@ def beside_upstream(results):
         if row["degraded"] == "1" and (row["segments"] == "32") and (row["chosen"] == "1" or row["algorithm"] == "upstream"):
             rows.setdefault((int(row["nodes"]), row["lost"]), {})["upstream" if row["algorithm"] == "upstream" else "ours"] = row
     return markdown(["nodes", "x", "lower bound", "the planner's choice", "", "upstream", "upstream / ours"],
-                    [[nodes, {"0.125": "1/8", "0.25": "1/4", "0.5": "1/2"}[lost], short(of["ours"]["bound_t0"]), short(of["ours"]["simulated_t0"]), of["ours"]["algorithm"].replace("_", " "),
+                    [[nodes, fractions.Fraction(lost), short(of["ours"]["bound_t0"]), short(of["ours"]["simulated_t0"]), of["ours"]["algorithm"].replace("_", " "),
                       short(of["upstream"]["simulated_t0"]), short(float(of["upstream"]["simulated_t0"]) / float(of["ours"]["simulated_t0"]))]
                      for (nodes, lost), of in sorted(rows.items())])
 

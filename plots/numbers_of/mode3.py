@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """AllReduce in mode 3, on GPUs and on virtual NICs."""
 
+import fractions
 import math
 import statistics
 
@@ -134,13 +135,10 @@ def healthy_least(results):
     return short(min(of(row) for row in algorithm_rows(results) if row["algorithm"] in ("ring", "balance")))
 
 
-PART = {"0": 0, "1/8": 0.125, "1/4": 0.25, "1/2": 0.5}
-
-
 def fast_over_bound(results, most):
     """What mode 3 takes on NICs of 1600 Mbit/s, over the lower bound."""
     def of(row):
-        nodes, lost = int(row["nodes"]), PART[row["lost"]]
+        nodes, lost = int(row["nodes"]), float(fractions.Fraction(row["lost"]))
         bound_s = max(1 / (1 - lost), 2 * (nodes - 1) / (nodes - lost)) * int(row["bytes"]) / (4 * float(row["mbits"]) * 1e6 / 8)
         return float(row["t_ms"]) / 1e3 / bound_s
 
