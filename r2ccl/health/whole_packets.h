@@ -43,15 +43,4 @@ class WholePackets {
   std::array<uint64_t, size_t(ProbeTimes::kMostNics) * ProbeTimes::kMostNics> passed_{};  // 0: never
 };
 
-/// What channels to one process know together of the rails to it.
-struct PeerRails {
-  PeerRails(uint64_t least_probe, uint64_t longest_probe) : probe_times(least_probe, longest_probe) {}
-  ProbeTimes probe_times;
-  /// In the direction of the data of a channel's end that `sends`, or receives.
-  WholePackets& whole_packets(bool sends) { return sends ? sent_ : received_; }
-
- private:
-  WholePackets sent_, received_;
-};
-
 }  // namespace r2ccl::health

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "r2ccl/health/peer_rails.h"
+
 namespace r2ccl::health {
 namespace {
 

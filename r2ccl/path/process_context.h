@@ -16,7 +16,7 @@
 #include "r2ccl/base/config.h"
 #include "r2ccl/control/socket.h"
 #include "r2ccl/health/failure_log.h"
-#include "r2ccl/health/whole_packets.h"
+#include "r2ccl/health/peer_rails.h"
 #include "r2ccl/path/link_meters.h"
 #include "r2ccl/path/nic_workers.h"
 #include "r2ccl/path/ownership.h"
