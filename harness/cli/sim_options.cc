@@ -173,10 +173,9 @@ SimArguments SimOptions::finished() const {
     if (pieces > of.bytes)
       throw UsageError("--pieces: " + std::to_string(pieces) + " are more than --bytes has");
     of.bytes = (of.bytes + pieces - 1) / pieces;
-    of.outstanding = r2ccl::collective::kPiecesInFlight;  // as the engine plans, however few there are
-    of.beside = std::min(of.outstanding, r2ccl::collective::kMostSlots);
-    const size_t nics = std::max<size_t>({1, rails, of.nics.size() / of.capacities.size()});
-    of.most_ends = static_cast<uint32_t>(r2ccl::collective::kMostChannels / nics);
+    // As the engine plans, however few there are.
+    r2ccl::collective::set_stream(of, r2ccl::collective::kPiecesInFlight,
+                                  std::max<size_t>(rails, of.nics.size() / of.capacities.size()));
   }
   arguments.options.sharing = sharing == "exclusive" ? Sharing::kExclusive : Sharing::kMaxMin;
   arguments.options.only_chosen = only_chosen;

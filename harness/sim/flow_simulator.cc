@@ -137,6 +137,9 @@ class Simulation {
   }
 
   Result<void> prepare() {
+    if (std::min({stream_.pieces, stream_.slots, stream_.in_flight}) == 0)
+      return Error{ErrorCode::kInvalidArgument,
+                   schedule_.name + ": a stream has no pieces, slots, or none in flight"};
     Result<SharedPorts> shared = shared_ports(schedule_, ports_);
     if (!shared) return shared.error();
     shares_ = std::move(shared.value().shares);
@@ -393,7 +396,9 @@ class Simulation {
 
   uint64_t memory() const {
     uint64_t bytes = shares_->memory_bytes() + lanes_.capacity() * sizeof(LaneState) +
-                     flows_.capacity() * (sizeof(FlowState) + 4 * sizeof(double));
+                     flows_.capacity() * (sizeof(FlowState) + 4 * sizeof(double)) +
+                     factors_.capacity() * sizeof(double);
+    for (const Pieces& pieces : pieces_) bytes += sizeof(Pieces) + pieces.open.capacity() * sizeof(uint32_t);
     for (const auto& lanes : schedule_.lanes) {
       for (const Lane& lane : lanes) bytes += sizeof(Lane) + lane.ops.capacity() * sizeof(Op);
     }

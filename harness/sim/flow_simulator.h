@@ -23,12 +23,14 @@ struct SimulationResult {
 /// had left is added to the connection's next one, so that nothing is gained.
 inline constexpr double kSameMoment = 1e-2;
 
+/// The weight of a stream's flows for each piece that they are behind the oldest one: the engine sends what
+/// is furthest behind first, so a port has little left for later pieces.
+inline constexpr double kLaterPiece = 0.2;
+
 /// One operation in pieces, as NCCL gives them to the host engine: each runs the whole schedule. Piece n runs
 /// in slot n modulo `slots`, which has connections of its own: each of its lanes goes on with the slot's next
 /// piece when it is done with one. A rank begins piece n when all pieces up to n - `in_flight` have ended
-/// there. The engine sends what is furthest behind first, so a port has little left for later pieces: the
-/// weight of their flows is kLaterPiece for each piece that they are behind the oldest one.
-inline constexpr double kLaterPiece = 0.2;
+/// there. None may be 0.
 struct PieceStream {
   uint32_t pieces = 1;
   uint32_t slots = 1;
@@ -38,7 +40,7 @@ struct PieceStream {
 /// The time until every operation of `schedule` has run on `bytes` of data, for each piece of `stream`. Over
 /// NICs the parts of a chunk travel at the same time, each behind its connection's earlier ones on that rail;
 /// an operation has completed when all parts have. kInvalidArgument: it never ends, a needed port has no
-/// capacity, or shared_ports().
+/// capacity, `stream` has a 0, or shared_ports().
 r2ccl::Result<SimulationResult> simulate(const r2ccl::collective::Schedule& schedule, const Ports& ports,
                                          uint64_t bytes, const PieceStream& stream = {});
 

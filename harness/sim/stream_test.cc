@@ -114,6 +114,12 @@ TEST(PieceStream, a_deadlock_is_an_error) {
   EXPECT_FALSE(simulate(stuck, ports_of({1, 1, 1}), kBytes, {8, 4, 8}).ok());
 }
 
+TEST(PieceStream, one_without_pieces_slots_or_any_in_flight_is_an_error) {
+  const Schedule ring = ring_allreduce(natural_order(3), 1);
+  for (const PieceStream& stream : {PieceStream{0, 1, 1}, PieceStream{1, 0, 1}, PieceStream{1, 1, 0}})
+    EXPECT_FALSE(simulate(ring, ports_of({1, 1, 1}), kBytes, stream).ok());
+}
+
 // The executor has messages, a window of what is under way, and ranks that see completions later.
 TEST(PieceStream, the_executor_takes_about_as_long) {
   for (const size_t p : {3u, 8u})

@@ -68,6 +68,12 @@ std::string text(const char* format, double a, double b = 0) {
 
 }  // namespace
 
+void set_stream(Job& job, uint32_t outstanding, size_t rails) {
+  job.outstanding = outstanding;
+  job.beside = std::min(outstanding, kMostSlots);
+  job.most_ends = static_cast<uint32_t>(kMostChannels / std::max<size_t>(1, rails));
+}
+
 Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds,
            std::span<const double> nics) {
   Job job;
@@ -76,12 +82,10 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.bytes_per_second = speeds.bytes_per_second;
   job.reduce_bytes_per_second = speeds.reduce_bytes_per_second;
   job.latency_s = job.back_s = kLatencySeconds;
-  job.outstanding = outstanding;
-  job.beside = std::min(outstanding, kMostSlots);
+  set_stream(job, outstanding, speeds.rails);
   if (nics.size() == capacities.size() * speeds.rails) job.nics.assign(nics.begin(), nics.end());
   if (speeds.rails > 1) job.least_chunk_bytes = speeds.rails * kLeastMessage * kLeastChunkTenths / 10;
   job.direct = false;
-  job.most_ends = static_cast<uint32_t>(kMostChannels / std::max(1u, speeds.rails));
   const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
   return job;

@@ -46,6 +46,9 @@ inline constexpr uint64_t kSmallOperation = 256 << 10;
 /// in flight. `nics`: View::nics; not of this group's nodes and NICs: not known.
 Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds,
            std::span<const double> nics = {});
+/// `job` is one of so many operations in flight: as many stand beside each other as a group of that many NICs
+/// per node has channels for.
+void set_stream(Job& job, uint32_t outstanding, size_t rails);
 /// How many are taken to be in flight with one of this size: operations of this size and of the sizes into
 /// which NCCL cuts larger ones.
 uint32_t outstanding_for(uint64_t bytes);
