@@ -97,6 +97,7 @@ Capacities::Interval Capacities::close(std::span<const NicMeter::Reading> readin
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
     const double usual_cost = double(span.busy) * nics_[nic].nominal;
     interval.carried[nic] = double(span.bytes) / usual_cost;
+    note_carried(nics_[nic], interval.carried[nic]);
     interval.parts[nic] = nic < part.size() ? std::clamp(part[nic], kLeastLevel, 1.0) : 1.0;
     interval.rates.push_back(interval.carried[nic]);
     interval.whole_rates.push_back(interval.carried[nic] / interval.parts[nic]);
@@ -111,6 +112,12 @@ Capacities::Interval Capacities::close(std::span<const NicMeter::Reading> readin
     if (!nics_[nic].gray) interval.well_busy.push_back(interval.busy[nic]);
   }
   return interval;
+}
+
+void Capacities::note_carried(Nic& nic, double carried) {
+  nic.carried_for = std::min(nic.carried_for + 1, kSteadyIntervals);
+  nic.carried += (carried - nic.carried) / nic.carried_for;
+  if (nic.carried_for == kSteadyIntervals) nic.most_carried = std::max(nic.most_carried, nic.carried);
 }
 
 void Capacities::judge_all(const Interval& interval, bool planned) {

@@ -98,6 +98,7 @@ struct ProcessContext {
   /// What all NICs can carry, relative to their nominal rates; written by the service thread.
   std::atomic<double> node_capacity{1};
   std::array<std::atomic<double>, wire::kMaxNics> nic_lacks{};  ///< of one NIC: 1 − its capacity
+  std::array<std::atomic<double>, wire::kMaxNics> nic_carried{};  ///< Net::nic_carried
 
   /// Its port carries, as far as is known, and takes this process's buffers; service thread only.
   bool is_up(int nic) const { return !nic_unusable[size_t(nic)] && !nic_down[size_t(nic)]; }

@@ -96,6 +96,9 @@ class Net {
   virtual double node_capacity() const { return 1; }
   /// The same of one NIC.
   virtual double nic_capacity(int /*device*/) const { return 1; }
+  /// The most that this process has been seen to send on one NIC while it had something to send, relative to
+  /// its nominal rate. 0: not known yet, or below mode 2. Cheap.
+  virtual double nic_carried(int /*device*/) const { return 0; }
   /// What links carry, from completions alone. Costs what Balance's own measuring costs, per peer; only with R2CC_PLAN_LINKS=1 in mode 3.
   /// nullptr: this cannot be told.
   virtual std::unique_ptr<LinkWatch> watch_links(LinksWanted /*wanted*/) { return nullptr; }

@@ -144,6 +144,9 @@ class Runtime final : public Net {
   }
 
   double node_capacity() const override { return context_.node_capacity.load(std::memory_order_relaxed); }
+  double nic_carried(int device) const override {
+    return context_.nic_carried[size_t(device)].load(std::memory_order_relaxed);
+  }
   double nic_capacity(int device) const override {
     return 1 - context_.nic_lacks[size_t(device)].load(std::memory_order_relaxed);
   }

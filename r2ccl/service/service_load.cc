@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kLoadLookNs = 100 * kNsPerMs;
 constexpr uint64_t kCapacityLookNs = kNsPerMs;
+constexpr double kMbpsOfBytesPerNs = 8000;
 
 }  // namespace
 
@@ -116,6 +117,9 @@ void Service::look_at_rates(const Tick& tick) {
   for (size_t nic = 0; nic < context_.devices.size(); ++nic) bytes += readings[nic].bytes;
   link_watches_.look(tick.now, part, planned, bytes != std::exchange(bytes_seen_, bytes));
   if (!context_.capacities.take(readings, tick.now, part, planned)) return;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic)
+    context_.nic_carried[nic].store(kMbpsOfBytesPerNs * context_.capacities.most_carried(nic),
+                                    std::memory_order_relaxed);
   tell_gray(before);
 }
 
