@@ -56,7 +56,8 @@ Mode3 mode3_of(const collective::Job& job, int margin) {
       .margin = margin / 100.0,
       .rails = static_cast<uint32_t>(std::max<size_t>(1, job.nics.size() / job.capacities.size()))};
   const auto advise = [&](const collective::View& of, uint64_t bytes) {
-    const collective::EngineAdvice advice = collective::advise(of.capacities, bytes, speeds, of.nics);
+    const collective::EngineAdvice advice =
+        collective::advise(of.capacities, bytes, speeds, of.nics, of.engine_pace);
     return collective::Advice{advice.engine, advice.why};
   };
   Mode3 mode3;

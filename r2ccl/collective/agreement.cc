@@ -58,7 +58,13 @@ std::string in_words(const View& view) {
     }
     if (nics > 0) words += ")";
   }
-  return words.empty() ? "all nodes are healthy" : words;
+  if (words.empty()) words = "all nodes are healthy";
+  if (view.engine_pace < 1) {
+    std::snprintf(one, sizeof one, ", the host engine takes %.2f times as long as predicted",
+                  1 / view.engine_pace);
+    words += one;
+  }
+  return words;
 }
 
 // --- one sequence ---
@@ -90,11 +96,13 @@ void Admission::resume(uint64_t from, ViewPointer view) {
 
 // --- a member ---
 
-AgreementMessage Member::report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links) {
+AgreementMessage Member::report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links,
+                                CapacityCode engine_pace) {
   report_.type = Type::kReport;
   report_.sequences = sequences;
   ++report_.epoch;
   report_.heard = ended_;
+  report_.engine_pace = engine_pace;
   report_.capacities = std::move(codes);
   report_.capacities.insert(report_.capacities.end(), links.begin(), links.end());
   report_taken_ = false;
@@ -117,6 +125,7 @@ AgreementMessage Member::ready() const {
 
 ViewPointer Member::proposed_view() const {
   auto view = std::make_shared<View>();
+  view->engine_pace = capacity_of(engine_pace_);
   for (size_t i = 0; i < capacities_.size(); ++i) {
     const CapacityCode code = without_reason(capacities_[i]);
     if (i % (1 + nics_) == 0) {
@@ -141,6 +150,7 @@ std::optional<AgreementMessage> Member::on_message(const AgreementMessage& messa
         pending_ = message.epoch;
         points_ = points;
         capacities_ = message.capacities;
+        engine_pace_ = message.engine_pace;
       }
       if (message.epoch != pending_) return std::nullopt;
       return ready();
@@ -231,6 +241,12 @@ void Coordinator::assess() {
   }
 }
 
+CapacityCode Coordinator::slowest_engine() const {
+  CapacityCode slowest = kNominal;
+  for (const Rank& rank : ranks_) slowest = std::min(slowest, rank.engine_pace);
+  return slowest;
+}
+
 uint8_t Coordinator::counted_by_all() const {
   uint8_t all = kAllSequences;
   for (const Rank& rank : ranks_) all &= rank.sequences;
@@ -242,6 +258,7 @@ bool Coordinator::due(uint8_t sequences) const {
   const auto& newest = phase_ == Phase::kDeciding ? proposed_ : view_;
   for (size_t i = 0; i < ranks_.size(); ++i)
     if (differ(ranks_[i].codes, newest[i])) return true;
+  if (differ(slowest_engine(), phase_ == Phase::kDeciding ? proposed_pace_ : engine_pace_)) return true;
   return reported_ && (counted_by_all() & sequences & ~covered_) != 0;
 }
 
@@ -250,6 +267,7 @@ AgreementMessage Coordinator::proposal() const {
   message.type = Type::kPropose;
   message.epoch = epoch_;
   message.sequences = sequences_;
+  message.engine_pace = proposed_pace_;
   for (const NodeCodes& codes : proposed_)
     message.capacities.insert(message.capacities.end(), codes.begin(), codes.end());
   return message;
@@ -260,6 +278,7 @@ void Coordinator::propose(uint8_t sequences, std::vector<Outgoing>& out) {
   ++epoch_;
   sequences_ = sequences;
   reported_ = false;
+  proposed_pace_ = slowest_engine();
   proposed_.clear();
   for (Rank& rank : ranks_) {
     proposed_.push_back(rank.codes);
@@ -324,6 +343,7 @@ void Coordinator::end_of_decision() {
     return;
   }
   view_ = proposed_;
+  engine_pace_ = proposed_pace_;
   covered_ = 0;
   for (size_t s = 0; s < kSequences; ++s)
     if (decision_.points[s] != kNever) covered_ |= uint8_t(1u << s);
@@ -343,6 +363,7 @@ void Coordinator::on_message(int from, const AgreementMessage& message, std::vec
         if (rules_.trials_end_reports) forget_tried(size_t(from), message.heard);
         assess();
         rank.sequences = message.sequences;
+        rank.engine_pace = message.engine_pace;
         reported_ = true;
       }
       AgreementMessage taken;

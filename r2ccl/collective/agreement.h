@@ -53,6 +53,8 @@ struct View {
   /// Of the same NICs: 1 where this is what its links carry (attribution.h), not what its port says. Empty:
   /// of none.
   std::vector<uint8_t> measured;
+  /// How fast the host engine is, relative to what is predicted: of the slowest rank (engine_pace.h).
+  double engine_pace = 1;
 };
 using ViewPointer = std::shared_ptr<const View>;
 
@@ -75,6 +77,7 @@ inline constexpr size_t kMostNics = 8;
 struct NodeCapacity {
   double whole = 1;
   std::array<double, kMostNics> nics;
+  double engine_pace = 1;  ///< of this rank's host engine, relative to what is predicted
   NodeCapacity(double of_the_whole = 1) : whole(of_the_whole) { nics.fill(1); }
 };
 /// The same as it travels: the whole, then each NIC.
@@ -92,7 +95,8 @@ using LinkCodes = std::vector<CapacityCode>;
 
 struct AgreementMessage {
   enum class Type : uint8_t {
-    kReport = 1,   ///< member: its capacity, what its links carry, and the sequences that it counts
+    kReport =
+        1,  ///< member: its capacity, what its links carry, its engine's pace, the sequences that it counts
     kReportTaken,  ///< coordinator
     kPropose,      ///< coordinator: everybody's capacities, and the sequences that the view is for
     kReady,        ///< member: its hold points
@@ -105,6 +109,7 @@ struct AgreementMessage {
   uint64_t epoch = 0;     ///< of kReport and kReportTaken: the report's number
   Points points{};        ///< kReady, kCommit
   uint64_t heard = 0;     ///< kReport: the newest epoch whose decision the member had heard when it reported
+  CapacityCode engine_pace = kNominal;  ///< kReport: the rank's; kPropose: that of the slowest
   /// kReport: a node's codes, then its links to each rank on each NIC; kPropose: the codes of all ranks in
   /// turn
   std::vector<CapacityCode> capacities;
@@ -177,7 +182,8 @@ class Member {
 
   /// Its node's codes, the sequences that it counts, and its links, one for each rank and NIC. Returns what
   /// is to be sent to the coordinator.
-  AgreementMessage report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links = {});
+  AgreementMessage report(NodeCodes codes, uint8_t sequences, std::span<const CapacityCode> links = {},
+                          CapacityCode engine_pace = kNominal);
   /// Does `message` ask for hold points? Then the owner holds the message's sequences before on_message().
   bool takes(const AgreementMessage& message) const;
   /// A message of the coordinator; `points` if takes(message): where the sequences are held (kNever: not
@@ -200,6 +206,7 @@ class Member {
   uint64_t ended_ = 0;    // newest epoch whose decision was heard
   Points points_{};
   std::vector<CapacityCode> capacities_;  // of the newest proposal
+  CapacityCode engine_pace_ = kNominal;   // likewise
   AgreementMessage report_;
   bool report_taken_ = true;
 };
@@ -238,6 +245,7 @@ class Coordinator {
     NodeCodes told;       // in it
     LinkCodes links;      // in it
     NodeCodes codes;      // what it can carry by all that was told, with the reason
+    CapacityCode engine_pace = kNominal;
     uint8_t sequences = 0;
     bool answered = false;
     bool took_decision = false;
@@ -249,6 +257,7 @@ class Coordinator {
   void forget_tried(size_t from, uint64_t heard);
   void end_of_decision();
   void assess();
+  CapacityCode slowest_engine() const;
   uint8_t counted_by_all() const;
 
   AgreementRules rules_;
@@ -264,6 +273,7 @@ class Coordinator {
   std::vector<NodeCodes> proposed_;  // by rank
   AgreementMessage decision_;
   std::vector<NodeCodes> view_;      // the newest that was committed
+  CapacityCode engine_pace_ = kNominal, proposed_pace_ = kNominal;  // of both
   uint8_t covered_ = kAllSequences;  // … and the sequences that it is for
   bool reported_ = false;            // since it was proposed
 };

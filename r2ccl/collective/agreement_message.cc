@@ -11,7 +11,8 @@ struct Wire {
   uint8_t type;
   uint8_t sequences;
   uint16_t capacities;
-  uint32_t reserved;
+  uint16_t engine_pace;
+  uint16_t reserved;
   uint64_t epoch;
   uint64_t points[kSequences];  // of a report: the epoch that was heard of, then 0
 };
@@ -28,8 +29,13 @@ size_t nics_told(int ranks, size_t nics) {
 }
 
 std::vector<std::byte> encode(const AgreementMessage& message) {
-  Wire wire{
-      uint8_t(message.type), message.sequences, uint16_t(message.capacities.size()), 0, message.epoch, {}};
+  Wire wire{uint8_t(message.type),
+            message.sequences,
+            uint16_t(message.capacities.size()),
+            message.engine_pace,
+            0,
+            message.epoch,
+            {}};
   for (size_t i = 0; i < kSequences; ++i) wire.points[i] = message.points[i];
   if (message.type == AgreementMessage::Type::kReport) wire.points[0] = message.heard, wire.points[1] = 0;
   const size_t tail = message.capacities.size() * sizeof(CapacityCode);
@@ -54,6 +60,10 @@ Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks, siz
   if (wire.capacities != wanted || bytes.size() != sizeof wire + wanted * sizeof(CapacityCode) ||
       (wire.sequences & ~kAllSequences) != 0 || wire.epoch == 0)
     return wrong;
+  const bool has_pace = message.type == Type::kReport || message.type == Type::kPropose;
+  if (wire.engine_pace == 0 || wire.engine_pace > kNominal || (!has_pace && wire.engine_pace != kNominal))
+    return wrong;
+  message.engine_pace = wire.engine_pace;
   message.sequences = wire.sequences;
   message.epoch = wire.epoch;
   if (message.type == Type::kReport) {

@@ -126,6 +126,29 @@ TEST(AgreementMessage, links_travel_in_reports_and_reasons_in_proposals) {
   EXPECT_FALSE(decode(encode(proposal), 2, 2).ok());
 }
 
+TEST(AgreementMessage, the_engines_pace_travels_in_reports_and_proposals) {
+  AgreementMessage message;
+  message.epoch = 4;
+  for (const Type type : {Type::kReport, Type::kReportTaken, Type::kPropose, Type::kReady, Type::kCommit,
+                          Type::kAbort, Type::kDone}) {
+    message.type = type;
+    message.capacities.assign(type == Type::kReport ? 1 : type == Type::kPropose ? 2 : 0, kNominal);
+    message.engine_pace = kNominal;
+    EXPECT_EQ(decode(encode(message), 2).value(), message);
+    message.engine_pace = 4500;
+    const auto decoded = decode(encode(message), 2);
+    ASSERT_EQ(decoded.ok(), type == Type::kReport || type == Type::kPropose) << int(type);
+    if (decoded) {
+      EXPECT_EQ(decoded.value(), message);
+    }
+    for (const CapacityCode wrong :
+         {CapacityCode(0), CapacityCode(kNominal + 1), CapacityCode(4500 | kMeasured)}) {
+      message.engine_pace = wrong;
+      EXPECT_FALSE(decode(encode(message), 2).ok()) << int(type);
+    }
+  }
+}
+
 // A report of the largest groups fits where a proposal does.
 TEST(AgreementMessage, a_report_fits_a_frame) {
   for (size_t nics = 1; nics <= kMostNics; ++nics)
@@ -220,6 +243,47 @@ TEST(Agreement, a_recovered_nic_leads_to_a_new_proposal) {
   EXPECT_FALSE(coordinator.due(engine));
   report(1, kNominal);
   EXPECT_TRUE(coordinator.due(engine));
+}
+
+// Of a job's ranks the slowest engine counts; it is tried again when all have given up their reason.
+TEST(Agreement, the_slowest_engine_counts) {
+  Coordinator coordinator(3);
+  std::vector<Member> members(3);
+  std::vector<Coordinator::Outgoing> out;
+  std::vector<double> paces(3, 1);
+  const auto report = [&](int rank, CapacityCode pace) {
+    coordinator.on_message(rank, members[size_t(rank)].report({kNominal}, kAllSequences, {}, pace), out);
+  };
+  const auto agree = [&] {
+    const bool due = coordinator.due(kAllSequences);
+    if (due) coordinator.propose(kAllSequences, out);
+    deliver(coordinator, members, out, [&](size_t rank, const View& view) {
+      paces[rank] = view.engine_pace;
+      EXPECT_EQ(view.capacities, std::vector<double>(3, 1));
+    });
+    return due;
+  };
+  for (int rank = 0; rank < 3; ++rank) report(rank, kNominal);
+  agree();
+  report(2, 5000);
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(paces, std::vector<double>(3, 0.5));
+  report(0, 8000);
+  EXPECT_FALSE(agree());
+  report(2, 4900);
+  EXPECT_FALSE(agree()) << "a difference that is worth no new view";
+  report(1, 2500);
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(paces, std::vector<double>(3, 0.25));
+  report(1, kNominal);
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(paces, std::vector<double>(3, 0.49));
+  report(2, kNominal);
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(paces, std::vector<double>(3, 0.8));
+  report(0, kNominal);
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(paces, std::vector<double>(3, 1));
 }
 
 // In a mesh, and then NCCL's ring goes on, in which the NIC's other links carry nothing any more.
@@ -354,6 +418,8 @@ TEST(View, in_words_says_which_nodes_and_nics_are_degraded) {
   view.measured = {0, 0, 1, 0};
   EXPECT_EQ(in_words(view), "node 1 has capacity 0.75 (its NICs 0.50 by the rates of its links, 1.00)");
   EXPECT_EQ(in_words({.capacities = {0.5, 1}}), "node 0 has capacity 0.50");
+  EXPECT_EQ(in_words({.capacities = {0.5, 1}, .engine_pace = 0.5}),
+            "node 0 has capacity 0.50, the host engine takes 2.00 times as long as predicted");
 }
 
 }  // namespace

@@ -206,7 +206,8 @@ ncclResult_t collnet_connect(void* handles[], int ranks, int rank, void* listen_
           listener.communicator, static_cast<uint64_t>(ranks), *agreement,
           [&engine, group = joined.value()] { return engine.capacity(group); },
           [speeds](const collective::View& view, uint64_t bytes) {
-            const auto advice = collective::advise(view.capacities, bytes, speeds, view.nics);
+            const auto advice =
+                collective::advise(view.capacities, bytes, speeds, view.nics, view.engine_pace);
             return collective::Advice{advice.engine, advice.why};
           });
     }

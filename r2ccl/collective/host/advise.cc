@@ -163,8 +163,14 @@ double margin_of(std::span<const double> capacities, uint64_t piece, const Speed
   return exact ? 1 : kDefaultMargin;
 }
 
+double ring_seconds(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
+  const double least = std::max(*std::min_element(capacities.begin(), capacities.end()), kLeastCapacity);
+  return ring_volume(capacities.size()) / least * static_cast<double>(bytes) / speeds.bytes_per_second +
+         2 * (static_cast<double>(capacities.size()) - 1) * kLatencySeconds;
+}
+
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds,
-                    std::span<const double> nics) {
+                    std::span<const double> nics, double engine_pace) {
   EngineAdvice advice;
   const bool healthy =
       std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > kHealthy; });
@@ -175,12 +181,7 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   const uint64_t piece = piece_of_operation(bytes);
   const uint64_t pieces = (bytes + piece - 1) / piece, planned_for = planned_bytes(piece);
   const Job job = job_of(capacities, planned_for, outstanding_for(planned_for), speeds, nics);
-  // NCCL's own ring: additions on the GPUs, pieces enough to hide what a step costs.
-  const double least = *std::min_element(job.capacities.begin(), job.capacities.end());
-  const auto p = static_cast<double>(capacities.size());
-  advice.ring_seconds =
-      ring_volume(capacities.size()) / least * static_cast<double>(bytes) / speeds.bytes_per_second +
-      2 * (p - 1) * kLatencySeconds;
+  advice.ring_seconds = ring_seconds(capacities, bytes, speeds);
   if (bytes < kSmallOperation) {
     advice.predicted_seconds = advice.engine_seconds = advice.ring_seconds;
     advice.why = "less than " + std::to_string(kSmallOperation >> 10) + " KiB: NCCL's ring";
@@ -197,8 +198,9 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   const double margin = speeds.margin > 0 ? speeds.margin : margin_of(capacities, piece, speeds);
   const double most = advice.ring_seconds * (1 - kLeastGain) / margin;
   // What costs time to find out only matters where the engine would be taken without it.
-  const double too_low = !ring && advice.predicted_seconds < most ? too_low_by(job, best, nics) : 1;
-  advice.engine_seconds = margin * too_low * advice.predicted_seconds;
+  const double at_pace = advice.predicted_seconds / engine_pace;
+  const double too_low = !ring && at_pace < most ? too_low_by(job, best, nics) : 1;
+  advice.engine_seconds = margin * too_low * at_pace;
   advice.engine = !ring && advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
@@ -210,6 +212,10 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
                   (std::isinf(too_low) ? ", and two nodes have lost all rails in common"
                    : too_low > 1       ? text(", and %.0f %% for several degraded nodes", too_low * 100 - 100)
                                        : "");
+  if (!ring && engine_pace < 1)
+    return advice.why +=
+           text(": it takes %.2f times as long as predicted, for lack of CPUs", 1 / engine_pace),
+           advice;
   advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
                 : ring    ? ": the engine's ring is no better than NCCL's"
                           : ": too little is gained";

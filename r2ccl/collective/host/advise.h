@@ -57,17 +57,22 @@ uint32_t outstanding_for(uint64_t bytes);
 /// degraded, and the latency of a step is small beside the time in which the ports send a piece. Else 1.08.
 double margin_of(std::span<const double> capacities, uint64_t piece, const Speeds& speeds);
 
+/// What NCCL's ring, whose messages Balance spreads, is taken to need for an AllReduce of `bytes`: additions
+/// on the GPUs, pieces enough to hide what a step costs.
+double ring_seconds(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
+
 struct EngineAdvice {
   bool engine = false;       ///< the engine is faster than NCCL's ring, whose messages Balance spreads
-  /// Of NCCL's ring; of the engine as the planner predicts it; and as it is taken to need: with the margin, and with
-  /// what predictions for such nodes are known to be too low by.
+  /// Of NCCL's ring; of the engine as the planner predicts it; and as it is taken to need: with the margin,
+  /// with what predictions for such nodes are known to be too low by, and at the engine's pace.
   double ring_seconds = 0, predicted_seconds = 0, engine_seconds = 0;
   std::string why;           ///< a sentence
 };
-/// For a collective of `bytes` on a group's NIC, which runs as pieces, each after the plan that a group makes for it. Capacities: by rank, 0 … 1.
-/// `nics`: View::nics; empty: not known, or all alike.
+/// For a collective of `bytes` on a group's NIC, which runs as pieces, each after the plan that a group makes
+/// for it. Capacities: by rank, 0 … 1. `nics`: View::nics; empty: not known, or all alike. `engine_pace`:
+/// View::engine_pace.
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds,
-                    std::span<const double> nics = {});
+                    std::span<const double> nics = {}, double engine_pace = 1);
 
 /// As the trace calls it.
 constexpr trace::PlannedAlgorithm traced_as(Algorithm algorithm) {

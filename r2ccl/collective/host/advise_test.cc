@@ -42,6 +42,20 @@ TEST(Advise, slow_additions_stay_with_balance_and_the_reason_is_said) {
   EXPECT_NE(advice.why.find("the CPU adds"), std::string::npos) << advice.why;
 }
 
+// Its ranks have been seen to lack CPUs.
+TEST(Advise, an_engine_that_is_slower_than_predicted_stays_with_balance_and_the_reason_is_said) {
+  const std::vector<double> degraded{1, 1, 0.5, 1};
+  const EngineAdvice best = advise(degraded, 1 << 30, kSlowNet);
+  ASSERT_TRUE(best.engine);
+  const double even = best.engine_seconds / best.ring_seconds;
+  const EngineAdvice slow = advise(degraded, 1 << 30, kSlowNet, {}, even);
+  EXPECT_FALSE(slow.engine);
+  EXPECT_NEAR(slow.engine_seconds, slow.ring_seconds, 1e-6 * slow.ring_seconds);
+  EXPECT_EQ(slow.predicted_seconds, best.predicted_seconds);
+  EXPECT_NE(slow.why.find("for lack of CPUs"), std::string::npos) << slow.why;
+  EXPECT_TRUE(advise(degraded, 1 << 30, kSlowNet, {}, 1.1 * even).engine) << "still faster";
+}
+
 // NCCL's rule for CollNet: chunks of 8 channels are one call.
 TEST(Advise, pieces_are_those_that_nccl_makes) {
   const auto piece = [](uint64_t bytes) { return piece_of_operation(bytes) >> 10; };

@@ -29,7 +29,7 @@ class AgreementInputs {
 
   /// True: it is another one.
   bool take(const NodeCapacity& capacity) {
-    bool changed = take(capacity_[0], capacity.whole);
+    bool changed = take(capacity_[0], capacity.whole) | take(engine_pace_, capacity.engine_pace);
     for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
     return changed;
   }
@@ -38,6 +38,8 @@ class AgreementInputs {
     for (size_t i = 0; i < 1 + nics_; ++i) codes.push_back(capacity_[i].load(std::memory_order_relaxed));
     return codes;
   }
+
+  CapacityCode engine_pace() const { return engine_pace_.load(std::memory_order_relaxed); }
 
   void watch(std::function<NodeCapacity()> look) {
     const std::lock_guard lock(look_mutex_);
@@ -110,6 +112,7 @@ class AgreementInputs {
 
   const size_t nics_;
   std::array<std::atomic<CapacityCode>, 1 + kMostNics> capacity_;
+  std::atomic<CapacityCode> engine_pace_{kNominal};
   std::atomic<bool> links_changed_{false}, any_tried_{false}, tuner_changed_{true};
   std::mutex links_mutex_;
   LinkCodes links_;            // links_mutex_

@@ -17,7 +17,7 @@
 
 namespace r2ccl::collective {
 
-inline constexpr uint32_t kStarVersion = 0x70'6c'61'04;
+inline constexpr uint32_t kStarVersion = 0x70'6c'61'05;
 
 /// Where rank 0 is reached, as it travels in the listen handle.
 struct StarAddress {

@@ -266,16 +266,19 @@ class Driver final : public PlanAgreement {
   uint64_t report(uint64_t now) {
     NodeCodes capacity = inputs_.capacity();
     if (const auto links = inputs_.changed_links()) own_links_.set(*links);
-    const uint64_t when = pacer_.due(capacity, reported_, now, own_links_.changed());
+    const CapacityCode pace = inputs_.engine_pace();
+    const uint64_t when =
+        pacer_.due(capacity, reported_, now, own_links_.changed() || differ(pace, reported_pace_));
     const bool changed = now >= when;
     if (!changed && !inputs_.take_tuner_changed()) return when;
     if (changed) {
       inputs_.take_tuner_changed();
       pacer_.done(now);
       reported_ = std::move(capacity);
+      reported_pace_ = pace;
       own_links_.tell();
     }
-    say(member_.report(reported_, counted(), own_links_.told()));
+    say(member_.report(reported_, counted(), own_links_.told(), reported_pace_));
     return changed ? kNothing : when;
   }
 
@@ -332,6 +335,7 @@ class Driver final : public PlanAgreement {
 
   // The thread's own.
   NodeCodes reported_;
+  CapacityCode reported_pace_ = kNominal;
   OwnLinks own_links_;
   ViewPointer newest_;
   Member member_;

@@ -254,14 +254,25 @@ class Decisions {
   }
   /// The one by which so many ranks have these capacities.
   Decision wait_for(int ranks, const std::vector<double>& capacities) {
-    for (;; std::this_thread::yield()) {
-      const std::lock_guard lock(mutex_);
-      const auto agreed = [&](const Decision& decision) { return decision.view->capacities == capacities; };
-      if (std::count_if(decisions_.begin(), decisions_.end(), agreed) == ranks) return decisions_.back();
-    }
+    return wait(ranks, [&](const View& view) { return view.capacities == capacities; });
+  }
+  /// … by which so many have an engine of this pace: of those since it was asked last.
+  Decision wait_for_pace(int ranks, double pace) {
+    const Decision decision = wait(ranks, [&](const View& view) { return view.engine_pace == pace; });
+    const std::lock_guard lock(mutex_);
+    decisions_.clear();
+    return decision;
   }
 
  private:
+  template <typename Agreed>
+  Decision wait(int ranks, Agreed agreed) {
+    for (;; std::this_thread::yield()) {
+      const std::lock_guard lock(mutex_);
+      const auto is = [&](const Decision& decision) { return agreed(*decision.view); };
+      if (std::count_if(decisions_.begin(), decisions_.end(), is) == ranks) return decisions_.back();
+    }
+  }
   std::mutex mutex_;
   std::vector<Decision> decisions_;  // mutex_
 };
@@ -286,6 +297,30 @@ TEST(PlanAgreement, a_change_is_noticed_although_no_operation_begins) {
   const int last = looks;
   std::this_thread::sleep_for(4 * PlanAgreement::kLookEvery);
   EXPECT_EQ(looks, last);
+}
+
+TEST(PlanAgreement, all_ranks_hear_that_an_engine_is_slow_and_is_tried_again) {
+  Decisions decisions;
+  std::atomic<double> pace{1};
+  Ranks ranks(3, decisions.settings(), true);
+  ranks.join();
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ranks.tuner(rank).view_for(0).value()->engine_pace, 1) << rank;
+  ranks[2].watch_capacity([&pace] {
+    NodeCapacity capacity(0.75);
+    capacity.engine_pace = pace;
+    return capacity;
+  });
+  decisions.wait_for(3, {1, 1, 0.75});
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ranks.tuner(rank).view_for(1).value()->engine_pace, 1) << rank;
+  for (const double now : {0.4, 1.0}) {
+    pace = now;
+    decisions.wait_for_pace(3, now);
+    const uint64_t number = now < 1 ? 2 : 3;
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(ranks.tuner(rank).view_for(number).value()->engine_pace, now) << rank;
+  }
 }
 
 // NCCL's rings have carried everything: the engine's first operations need not go by a plan that is over.

@@ -26,6 +26,7 @@ struct AgreementInspector {
     put(message.sequences);
     put(message.epoch);
     put(message.heard);
+    put_code(message.engine_pace);
     for (const uint64_t point : message.points) put(point);
     put(message.capacities.size());
     for (const CapacityCode code : message.capacities) put_code(code);
@@ -47,6 +48,7 @@ struct AgreementInspector {
     put(member.pending_);
     put(member.ended_);
     for (const uint64_t point : member.points_) put(point);
+    put_code(member.engine_pace_);
     put(member.capacities_.size());
     for (const CapacityCode code : member.capacities_) put_code(code);
     put(member.report_taken_);
@@ -63,6 +65,7 @@ struct AgreementInspector {
       put(rank.told);
       put(rank.links);
       put(rank.codes);
+      put_code(rank.engine_pace);
       put(rank.sequences);
       put(uint64_t(rank.answered) | uint64_t(rank.took_decision) << 1);
       for (const uint64_t point : rank.points) put(rank.answered ? point : 0);
@@ -71,6 +74,8 @@ struct AgreementInspector {
     for (const uint64_t epoch : coordinator.tried_) put(epoch);
     for (const NodeCodes& codes : coordinator.proposed_) put(codes);
     for (const NodeCodes& codes : coordinator.view_) put(codes);
+    put_code(coordinator.proposed_pace_);
+    put_code(coordinator.engine_pace_);
     put(coordinator.decision_);
   }
 
