@@ -303,6 +303,7 @@ Result<bool> Executor::take(End& end, size_t& budget) {
     if (message.staged) {
       if (!waits_over(run, *message.op, message.segment)) break;
       const bool again = run.written[message.chunk] != 0;
+      const auto began = transport_.now();
       while (message.taken < message.bytes && budget > 0) {
         // A piece ends at an element.
         const uint64_t piece = std::min<uint64_t>(kPieceBytes, message.bytes - message.taken);
@@ -315,6 +316,7 @@ Result<bool> Executor::take(End& end, size_t& budget) {
         counters_.bytes_reduced += piece;
         moved = true;
       }
+      counters_.reducing += std::chrono::duration_cast<std::chrono::nanoseconds>(transport_.now() - began);
       if (message.taken < message.bytes) return moved;
       end.staging.free_up_to(message.piece);
     }

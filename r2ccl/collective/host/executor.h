@@ -12,6 +12,7 @@
 // and a bounded number of bytes is under way at a time (send_window.h).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -94,6 +95,7 @@ class Executor {
   /// Since the beginning.
   struct Counters {
     uint64_t messages_sent = 0, messages_received = 0, bytes_sent = 0, bytes_reduced = 0;
+    std::chrono::nanoseconds reducing{0};  ///< in additions
   };
   const Counters& counters() const { return counters_; }
 

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <string>
 
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/cpu_wait.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/host/reduce.h"
@@ -196,6 +198,7 @@ NodeCapacity Group::capacity() const {
   now.nics[0] = net_.nic_capacity(setting_.device);
   for (size_t i = 1; i < transport_.stripes(); ++i)
     now.nics[i] = net_.nic_capacity(setting_.further[i - 1].device);
+  now.engine_pace = pace_.relative(now_ns());
   return now;
 }
 
@@ -359,6 +362,11 @@ Result<Operation*> Group::begin(Collective collective, const void* sent, void* r
   if (!work) return work.error();
   work->element_bytes = element;
   work->reduce = collective == Collective::kAllGather ? nullptr : reduction_of(type, reduction);
+  view_ = next_view_;
+  // A group whose schedule is forced stays with it.
+  const bool counts =
+      collective == Collective::kAllReduce && setting_.algorithm.empty() && view_->epoch > 0 && ranks() > 1;
+  periods_.begins(open_.size(), counts, [this] { return sight(); });
   auto program = this->program(*next_view_, collective, elements * element);
   work->ranges = program->ranges(elements);
   work->program = std::move(program);
@@ -371,6 +379,43 @@ Result<Operation*> Group::begin(Collective collective, const void* sent, void* r
   return begun;
 }
 
+/// What the clocks of the thread show that runs the engine.
+std::optional<EnginePeriods::Sight> Group::sight() const {
+  const auto waited = waited_for_cpu_ns();
+  if (!waited) return std::nullopt;
+  return EnginePeriods::Sight{now_ns(), *waited, uint64_t(counters().reducing.count())};
+}
+
+/// What the group's NICs have been seen to carry at most, relative to their nominal rate; 0: not known.
+double Group::seen_rate() const {
+  double sum = 0;
+  size_t known = 0;
+  for (size_t i = 0; i < transport_.stripes(); ++i) {
+    const double carried = net_.nic_carried(i == 0 ? setting_.device : setting_.further[i - 1].device);
+    sum += carried;
+    known += carried > 0;
+  }
+  return known == 0 ? 0 : sum / double(known);
+}
+
+void Group::judge(const EnginePeriod& period) {
+  Speeds seen = speeds_;
+  seen.bytes_per_second *= seen_rate();
+  if (seen.bytes_per_second <= 0) return;
+  const auto predicted_to_ring = [this](uint64_t bytes) {
+    const EngineAdvice advice = advise(view_->capacities, bytes, speeds_, view_->nics);
+    return advice.predicted_seconds / advice.ring_seconds;
+  };
+  const auto yield =
+      pace_.ended(period, ring_seconds(view_->capacities, period.bytes, seen), now_ns(), predicted_to_ring);
+  if (!yield) return;
+  R2_WARN(
+      "NET/R2CCL: mode 3: AllReduces over the host engine take %.2f times as long as over NCCL's ring under "
+      "Balance: for %.0f %% of the time the thread that runs the engine waits for a CPU, or adds. They go back "
+      "to NCCL's ring for %.0f s. Leave a CPU to that thread (NCCL's proxy thread) to avoid this",
+      yield->to_ring, yield->host_share * 100, double(yield->for_ns) * 1e-9);
+}
+
 Result<TestOutcome> Group::test(Operation* operation) {
   if (!executor_.finished(operation->run)) {
     if (auto polled = poll(); !polled) return polled.error();
@@ -380,6 +425,8 @@ Result<TestOutcome> Group::test(Operation* operation) {
   executor_.release(operation->run);
   if (operation->scratch.first > 0) scratch_.push_back(operation->scratch);
   std::erase_if(open_, [operation](const auto& held) { return held.get() == operation; });
+  if (const auto period = periods_.ended(outcome.bytes, open_.size(), now_ns(), [this] { return sight(); }))
+    judge(*period);
   return outcome;
 }
 

@@ -15,6 +15,7 @@
 
 #include "r2ccl/collective/host/advise.h"
 #include "r2ccl/collective/host/engine.h"
+#include "r2ccl/collective/host/engine_pace.h"
 #include "r2ccl/collective/host/executor.h"
 #include "r2ccl/collective/host/plan_agreement.h"
 #include "r2ccl/collective/host/program.h"
@@ -105,6 +106,9 @@ class Group {
   void tell_plan(const View& view);
   void tell_plan(size_t nic, double known);
   Result<void> poll();
+  std::optional<EnginePeriods::Sight> sight() const;
+  double seen_rate() const;
+  void judge(const EnginePeriod& period);
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
   Schedule allreduce_schedule(const View& view, uint64_t bytes);
   std::shared_ptr<Program> make_program(const View& view, Collective collective, uint64_t bytes);
@@ -122,6 +126,7 @@ class Group {
   const std::unique_ptr<GroupPlan> plan_;  // what the net knows of this group's plans; nullptr: it need not
   StripedTransport transport_;
   Executor executor_;
+  EnginePace pace_;  // which the agreement's thread looks at
   std::unique_ptr<PlanAgreement> agreement_;
   std::unique_ptr<LinkWatch> link_watch_;  // ends before the agreement that it tells
   uint64_t told_epoch_ = 0;
@@ -129,6 +134,8 @@ class Group {
   ViewPointer next_view_;                    // of the operation that is about to begin
   std::map<std::tuple<uint64_t, Collective, uint64_t>, std::shared_ptr<Program>> programs_;  // epoch, size
   std::vector<std::unique_ptr<Operation>> open_;
+  ViewPointer view_;  // of the newest operation
+  EnginePeriods periods_;
   std::vector<std::pair<size_t, StagingMemory>> scratch_;  // not in use; the number is its size
   std::optional<Error> error_;
 };
