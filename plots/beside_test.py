@@ -10,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import beside  # noqa: E402
 import inputs  # noqa: E402
-from numbers_of.beside import within_bound  # noqa: E402
+from numbers_of.beside import means_table, within_bound  # noqa: E402
 import style  # noqa: E402
 import tables  # noqa: E402
 
@@ -62,6 +62,20 @@ class Beside(unittest.TestCase):
         self.assertEqual([one["ratio"] for one in table["jobs"]], [1.0])
         with self.assertRaises(inputs.NoData):
             beside.data(results_with(self.folder, [bad]))
+
+    def test_few_jobs_on_limited_ports_have_the_interval_of_their_mean(self):
+        jobs = [job("migrate_beside_ib", 10**8, seed, 50, 50, f"{ratio} {ratio} 3") | {"cpu_ratio": 1 + ratio / 100} for seed, ratio in enumerate((0.998, 1.0, 1.002))]
+        jobs += [job("ib_beside_ib", 10**8, 1, 50, 50, "1.02 1.02")]
+        results = results_with(self.folder, jobs)
+        path = tables.path_of(results, "provenance")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(",c,n", ",head_to_head.py --mbits 10000 --turns 8,n"))
+        mine, control = means_table(results, "beside").splitlines()[2:]
+        # Two ports of 1.25 GB/s carry 100 MB in 40 ms. Student's quantile for three jobs is 4.3027.
+        self.assertEqual(mine, "| 95.3674 MiB | R2CCL mode 1 | 3 | 9 | 50.0 | 0.800 | 1.0000 | 0.9950–1.0050 | met | 1.010 |")
+        self.assertEqual(control, "| 95.3674 MiB | NCCL's IB (control) | 1 | 2 | 50.0 | 0.800 | 1.0200 | – | – | 1.000 |")
 
     def test_what_an_interval_says_of_its_bound(self):
         for size, between, said in ((8, (0.99, 1.03), "met"), (8, (1.031, 1.2), "missed"), (8, (1.0, 1.04), "undecided"), (64 * 1024, (1.0, 1.02), "met"),

@@ -156,6 +156,14 @@ class ReadmeNumbers(unittest.TestCase):
         self.assertEqual(words.median_between([6, 5, 4, 3, 2, 1]), (1, 6))
         self.assertEqual(words.median_between(range(1, 61)), (22, 39))  # as in tables of the binomial distribution
 
+    def test_the_interval_of_a_mean_is_students(self):
+        for freedom, quantile in ((1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (5, 2.5706), (7, 2.3646), (8, 2.3060), (30, 2.0423), (121, 1.9798)):
+            self.assertAlmostEqual(words.student_both(freedom), quantile, places=4, msg=str(freedom))
+        self.assertIsNone(words.mean_between([1.0]))
+        low, high = words.mean_between([1.0, 2.0, 3.0, 4.0])
+        self.assertAlmostEqual(low, 2.5 - 3.1824 * (5 / 3) ** 0.5 / 2, places=4)
+        self.assertAlmostEqual(low + high, 5)
+
     def test_a_number_that_was_changed_is_found_and_written_again(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "page.md")

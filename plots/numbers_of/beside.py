@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """R2CCL beside NCCL's own transport in the same job, whose operations take turns."""
 
+import re
 import statistics
 
 import inputs
-from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
+import tables
+from numbers_of.words import from_to, markdown, mean_between, median_between, median_of, rows_of, short
 
 MEASURED = ("beside", "beside_2", "beside_10", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
 # The rule of ACKs, the set, the transport.
@@ -13,6 +15,7 @@ ACKS = (("16 tests", "beside_8", "migrate_beside_ib"), ("1024 tests", "beside_ac
         ("16 tests, or 1024 if not asked for soon", "beside_ack_soon", "balance_beside_ib"), ("–", "beside_ack_soon", "ib_beside_ib"))
 BESIDE = {"migrate_beside_ib": "R2CCL mode 1", "balance_beside_ib": "R2CCL mode 2", "baseline_beside_ib": "R2CCL mode 0", "loose_beside_ib": "R2CCL mode 1, loose ACK",
           "ib_beside_ib": "NCCL's IB (control)"}
+NICS = 2  # of each node in these jobs
 # How long an AllReduce may take over R2CCL, relative to NCCL's IB transport: bytes from, to, and the most. The latter is a bus bandwidth of 0.99.
 COST_BOUNDS = [(1, 64 * 1024, 1.03), (1024 * 1024, 1024**3, 1 / 0.99)]
 
@@ -36,9 +39,13 @@ def beside(results, *sets):
     return dict(sorted(found.items(), key=lambda item: (item[0][0], list(BESIDE).index(item[0][1]))))
 
 
+def of_jobs(rows):
+    """The ratio of each job. Pairs of one job are not independent of each other."""
+    return [statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows]
+
+
 def between_jobs(rows):
-    """Pairs of one job are not independent of each other."""
-    return median_between([statistics.median(float(ratio) for ratio in row["ratios"].split()) for row in rows])
+    return median_between(of_jobs(rows))
 
 
 def beside_table(results, *sets):
@@ -48,6 +55,24 @@ def beside_table(results, *sets):
         lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), median_of(rows, "other_ms"), short(statistics.median(ratios)),
                       "–" if between is None else from_to(between), within_bound(size, between), median_of(rows, "cpu_ratio")])
     return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "bound", "ratio of the CPU times"], lines)
+
+
+def of_ports(results, name, size, ms):
+    """What an AllReduce among two nodes carries, relative to what the ports of a node can at the rate that the set's command names."""
+    mbits = int(re.search(r"--mbits (\d+)", tables.provenance(results, name)["command"])[1])
+    return size / (NICS * mbits * 1e6 / 8) * 1e3 / ms
+
+
+def means_table(results, name):
+    """NICs of a limited rate, between which jobs differ little: the mean of few jobs' ratios has an interval where their median has none."""
+    lines = []
+    for (size, transport), (ratios, rows) in beside(results, name).items():
+        ms = statistics.median(float(row["other_ms"]) for row in rows)
+        each = of_jobs(rows)
+        between = mean_between(each)
+        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), short(of_ports(results, name, size, ms)), f"{statistics.mean(each):.4f}",
+                      f"{between[0]:.4f}–{between[1]:.4f}" if between else "–", within_bound(size, between), f"{statistics.mean(float(row['cpu_ratio']) for row in rows):.3f}"])
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "of its ports' rate", "ratio of the times", "95 % interval", "bound", "ratio of the CPU times"], lines)
 
 
 def beside_sends(results):

@@ -49,6 +49,24 @@ def student(freedom):
     return z + (z ** 3 + z) / (4 * freedom) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * freedom ** 2)
 
 
+def student_both(freedom):
+    """Two-sided 95 % quantile of Student's distribution, for few degrees of freedom, too: there it is a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    def inside(angle):
+        term = total = math.cos(angle) if freedom % 2 else 1.0
+        for k in range(3 if freedom % 2 else 2, freedom, 2):
+            term *= (k - 1) / k * math.cos(angle) ** 2
+            total += term
+        if freedom % 2:
+            return 2 / math.pi * (angle + (math.sin(angle) * total if freedom > 1 else 0))
+        return math.sin(angle) * total
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle) < 0.95 else (low, middle)
+    return math.tan(low) * math.sqrt(freedom)
+
+
 def median_of(rows, column, digits=3):
     values = [float(row[column]) for row in rows if row[column] != ""]
     return short(statistics.median(values), digits) if values else "–"
@@ -68,6 +86,14 @@ def median_between(values):
             break
         least = k + 1
     return (ordered[least - 1], ordered[-least]) if least else None
+
+
+def mean_between(values):
+    """The interval that has the mean with 95 % if the values are normally distributed. None: there are fewer than two."""
+    if len(values) < 2:
+        return None
+    mean, error = statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
+    return mean - student_both(len(values) - 1) * error, mean + student_both(len(values) - 1) * error
 
 
 def one_run(results, name, run, mode_name):
