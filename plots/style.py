@@ -123,8 +123,9 @@ def drawn_from(path):
 
 
 def _save_png(figure, path, source):
-    """With a palette of the 48 most frequent colours, which has those of all lines and areas as they are; what smooths their edges becomes the
-    next of them. That shows no difference in a diagram and takes less than half the bytes."""
+    """With a palette of 32 colours of the figure: at each step the one that is most amiss, by its pixels and its distance to those before. So lines, areas
+    and marks keep their colours, and what smooths their edges becomes the nearest of them. That shows no difference in a diagram and takes less than
+    half the bytes."""
     import numpy
     from PIL import Image, PngImagePlugin
     text = PngImagePlugin.PngInfo()
@@ -135,7 +136,11 @@ def _save_png(figure, path, source):
     with Image.open(drawn) as image:
         pixels = numpy.asarray(image.convert("RGB")).astype(int)
         colours, which, counts = numpy.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-        palette = colours[numpy.argsort(-counts, kind="stable")[:48]]
+        chosen, amiss = [counts.argmax()], numpy.inf
+        while len(chosen) < min(32, len(colours)):
+            amiss = numpy.minimum(amiss, ((colours - colours[chosen[-1]]) ** 2).sum(axis=1))
+            chosen.append((counts * amiss).argmax())
+        palette = colours[chosen]
         nearest = ((colours[:, None, :] - palette[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
         paletted = Image.fromarray(nearest[which.reshape(-1)].reshape(pixels.shape[:2]).astype("uint8"), mode="P")
         paletted.putpalette(palette.astype("uint8").tobytes())

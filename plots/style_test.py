@@ -41,6 +41,25 @@ class Png(unittest.TestCase):
         self.assertLess(len(found), 60)
 
 
+    def test_few_pale_dashes_keep_their_hue_among_much_text(self):
+        import matplotlib.pyplot as plt
+        import numpy
+        import PIL.Image
+        style.use()
+        figure, axes = plt.subplots()
+        axes.set_axis_off()
+        axes.plot([0, 1, 0, 1], [0, 1, 1, 0], linestyle="", marker="_", markersize=8, markeredgewidth=2, color=style.ORANGE, alpha=0.6)
+        for row in range(40):
+            figure.text(0.1, row / 40, "evidence: emulated · medians, intervals and single jobs", fontsize=5.8, color=("#707070", style.INK, style.BLUE, style.GREEN)[row % 4])
+        with tempfile.TemporaryDirectory() as folder:
+            style.save(figure, folder, "some")
+            with PIL.Image.open(os.path.join(folder, "some.png")) as image:
+                found = numpy.array([colour for _, colour in image.convert("RGB").getcolors(1 << 24)])
+        plt.close(figure)
+        pale = [0.6 * part + 0.4 * 255 for part in bytes.fromhex(style.ORANGE[1:])]
+        self.assertLess(numpy.abs(found - pale).max(axis=1).min(), 16)
+
+
 class OldPillow(unittest.TestCase):
     def test_figures_are_saved_by_a_pillow_that_has_no_image_dither(self):
         """Ubuntu 22.04 has Pillow 9.0.1; the name came with 9.1."""
