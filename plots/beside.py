@@ -5,7 +5,7 @@ times. In each job two transports took turns, so only ratios of one job are comp
 
     python3 plots/beside.py --results results --out DIR
 
-Reads the sets `beside`, `beside_2`, `beside_10` and `beside_ack_soon` of results/tables/beside.csv (harness/workload/nccl/head_to_head.py --table beside)."""
+Reads the sets `beside`, `beside_2` and `beside_ack_soon` of results/tables/beside.csv (harness/workload/nccl/head_to_head.py --table beside)."""
 
 import statistics
 import sys

@@ -8,7 +8,8 @@ import inputs
 import tables
 from numbers_of.words import from_to, markdown, mean_between, median_between, median_of, rows_of, short
 
-MEASURED = ("beside", "beside_2", "beside_10", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
+MEASURED = ("beside", "beside_2", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
+PORTS = "beside_ports"  # NICs of a limited rate
 # The rule of ACKs, the set, the transport.
 ACKS = (("16 tests", "beside_8", "migrate_beside_ib"), ("1024 tests", "beside_acks_1024", "migrate_beside_ib"), ("none awaited", "beside_8", "loose_beside_ib"),
         ("16 tests", "beside_11", "migrate_beside_ib"), ("16 tests, or 1024 if not asked for soon", "beside_ack_soon", "migrate_beside_ib"),
@@ -75,6 +76,27 @@ def means_table(results, name):
     return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "of its ports' rate", "ratio of the times", "95 % interval", "bound", "ratio of the CPU times"], lines)
 
 
+PLUGIN = ("migrate_beside_ib", "balance_beside_ib")
+
+
+def ports_cpu(results, sizes, *transports):
+    """The greatest mean of a point's ratios of CPU times."""
+    return short(max(statistics.mean(float(row["cpu_ratio"]) for row in rows) for (size, transport), (_, rows) in beside(results, PORTS).items() if size in sizes and transport in transports), 4)
+
+
+def ports_share(results, size):
+    return short(of_ports(results, PORTS, size, statistics.median(float(row["other_ms"]) for row in rows_of(results, "beside", PORTS) if int(row["bytes"]) == size)))
+
+
+def ports_spread(results, pick):
+    """Standard deviation of the jobs' ratios at a point, in percent."""
+    return short(pick(100 * statistics.stdev(of_jobs(rows)) for _, rows in beside(results, PORTS).values()), 2)
+
+
+def ports_means(results, pick, *transports):
+    return f"{pick(statistics.mean(of_jobs(rows)) for (_, transport), (_, rows) in beside(results, PORTS).items() if transport in transports):.4f}"
+
+
 def beside_sends(results):
     """How long ACKs wait where a thread has sends open only: a set for each."""
     lines = []
@@ -95,17 +117,13 @@ def beside_acks(results):
     return markdown(["an ACK waits for", "transport", "jobs", "ratio of the times", "95 % interval, by jobs", "bound", "ratio of the CPU times"], lines)
 
 
-def beside_most(results, transport, sizes):
-    """The ratio of the size at which it is the greatest."""
-    return short(max(statistics.median(ratios) for (size, of), (ratios, _) in beside(results, *MEASURED).items() if of == transport and size in sizes))
-
-
 def beside_ratio(results, size, transport, *sets):
     return beside(results, *sets)[size, transport][0]
 
 
 BLOCKS = {
     "beside": lambda results: beside_table(results, *MEASURED),
+    "beside-ports": lambda results: means_table(results, PORTS),
     "beside-causes": lambda results: beside_table(results, "beside_causes"),
     "beside-sends": beside_sends,
     "beside-acks": beside_acks,
@@ -113,10 +131,16 @@ BLOCKS = {
 NUMBERS = {
     "beside.control-least": lambda results: short(min(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, *MEASURED).items() if transport == "ib_beside_ib")),
     "beside.control-most": lambda results: short(max(statistics.median(ratios) for (_, transport), (ratios, _) in beside(results, *MEASURED).items() if transport == "ib_beside_ib")),
-    **{f"beside.{name}-{mode}": (lambda transport, sizes: lambda results: beside_most(results, transport, sizes))(transport, sizes)
-       for name, sizes in (("small", range(0, 65537)), ("large", range(2**20, 2**31))) for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
     **{f"beside.cpu-1mib-{mode}": (lambda transport: lambda results: median_of(beside(results, *MEASURED)[2**20, transport][1], "cpu_ratio"))(transport)
        for mode, transport in (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"))},
+    "beside.ports-upper-most": lambda results: f"{max(mean_between(of_jobs(rows))[1] for (_, transport), (_, rows) in beside(results, PORTS).items() if transport in PLUGIN):.4f}",
+    **{f"beside.ports-{whose}-{what}": (lambda pick, transports: lambda results: ports_means(results, pick, *transports))(pick, transports)
+       for whose, transports in (("modes", PLUGIN), ("control", ("ib_beside_ib",))) for what, pick in (("least", min), ("most", max))},
+    **{f"beside.ports-spread-{what}": (lambda pick: lambda results: ports_spread(results, pick))(pick) for what, pick in (("least", min), ("most", max))},
+    **{f"beside.ports-share-{name}": (lambda size: lambda results: ports_share(results, size))(size) for name, size in (("1mib", 2**20), ("1gib", 2**30))},
+    **{f"beside.ports-cpu-{name}": (lambda sizes, transports: lambda results: ports_cpu(results, sizes, *transports))(sizes, transports)
+       for name, sizes, transports in (("1mib-mode1", (2**20,), PLUGIN[:1]), ("1mib-mode2", (2**20,), PLUGIN[1:]), ("most", range(2**22, 2**31), PLUGIN), ("control", range(2**31), ("ib_beside_ib",)))},
+    "beside.1mib-modes": lambda results: short(max(statistics.median(beside_ratio(results, 2**20, transport, *MEASURED)) for transport in PLUGIN)),
     "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", *MEASURED))),
     "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", *MEASURED))),
     "beside.1mib-mode0": lambda results: short(statistics.median(beside_ratio(results, 2**20, "baseline_beside_ib", "beside_2"))),
