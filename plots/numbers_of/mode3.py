@@ -88,51 +88,61 @@ LOST = ("0", "1/8", "1/4", "1/2")
 ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
 
 
-ALGORITHMS_SETS = ("mode3_algorithms_256_3", "mode3_algorithms_256_4")
+ALGORITHMS_600 = ("mode3_algorithms_256_3", "mode3_algorithms_256_4")  # NICs of 600 Mbit/s
+HIGHEST = "mode3_algorithms_highest"  # the highest rate at which healthy rings keep 0.97 of their ports
+WITHIN = 1.06  # of the lower bound
 
 
-def algorithm_rows(results):
+def algorithm_rows(results, *sets):
     """One for each cell: the later set's, where both have it."""
     rows = {}
-    for name in ALGORITHMS_SETS:
+    for name in sets:
         rows |= {(row["nodes"], row["lost"], row["algorithm"]): row for row in rows_of(results, "allreduce_emulated", name)}
     return list(rows.values())
 
 
 def mode3_algorithms(results):
-    """Times over the lower bound; and those of mode 3 over the simulated time of what it took."""
-    lines, rows = algorithm_rows(results), []
+    """Times over the lower bound, and those of mode 3 over the simulated time of what it took; and mode 3 on slower NICs."""
+    lines, rows = algorithm_rows(results, HIGHEST), []
+    slower = {(row["nodes"], row["lost"]): row for row in algorithm_rows(results, *ALGORITHMS_600) if row["algorithm"] == "mode3"}
     for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
         here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
-        rows.append([nodes, lost, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
-                     *(short(here[name]["t_to_bound"], 4 if name == "mode3" else 3) if name in here else "–" for name in ALGORITHMS), short(here["mode3"]["t_to_simulated"])])
-    return markdown(["nodes", "x", "CPUs idle", "bound (ms)", *ALGORITHMS.values(), "mode 3 / simulated"], rows)
+        then = slower[str(nodes), lost]
+        rows.append([nodes, lost, mbits, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
+                     *(short(here[name]["t_to_bound"], 4 if name == "mode3" else 3) if name in here else "–" for name in ALGORITHMS), short(here["mode3"]["t_to_simulated"], 4),
+                     short(then["t_to_bound"], 4), short(then["t_to_simulated"], 4)])
+    return markdown(["nodes", "x", "NICs (Mbit/s)", "CPUs idle", "bound (ms)", *ALGORITHMS.values(), "mode 3 / simulated", "mode 3 at 600 Mbit/s", "that / simulated"], rows)
 
 
 TWO_TIMES = ("4", "1/2", "r2ccl_allreduce")  # its operations take one of two times
 
 
-def forced_over_simulated(results, most):
-    """Of those that were forced, but for TWO_TIMES."""
-    return short(most(float(row["t_to_simulated"]) for row in algorithm_rows(results)
-                      if row["algorithm"] != "mode3" and row["t_to_simulated"] and (row["nodes"], row["lost"], row["algorithm"]) != TWO_TIMES), 4)
+def forced_over_simulated(results, most, *sets):
+    """Of those that were forced; at 600 Mbit/s but for TWO_TIMES."""
+    return short(most(float(row["t_to_simulated"]) for row in algorithm_rows(results, *sets)
+                      if row["algorithm"] != "mode3" and row["t_to_simulated"] and (row["mbits"] != "600" or (row["nodes"], row["lost"], row["algorithm"]) != TWO_TIMES)), 4)
 
 
 def two_times(results):
-    return short(next(float(row["t_to_simulated"]) for row in algorithm_rows(results) if (row["nodes"], row["lost"], row["algorithm"]) == TWO_TIMES), 4)
+    return short(next(float(row["t_to_simulated"]) for row in algorithm_rows(results, *ALGORITHMS_600) if (row["nodes"], row["lost"], row["algorithm"]) == TWO_TIMES), 4)
 
 
-def algorithms_most(results, column, *algorithms, most=max):
-    return short(most(float(row[column]) for row in algorithm_rows(results) if row["algorithm"] in algorithms and row[column]), 4)
+def of_mode3(results, column, pick, *sets):
+    """Of mode 3 in all cells; four digits."""
+    return short(pick(float(row[column]) for row in algorithm_rows(results, *sets) if row["algorithm"] == "mode3"), 4)
 
 
-def healthy_least(results):
+def highest_within(results):
+    return str(sum(float(row["t_to_bound"]) <= WITHIN for row in algorithm_rows(results, HIGHEST) if row["algorithm"] == "mode3"))
+
+
+def healthy_least(results, *sets):
     """What the rings carried before the loss, relative to what their ports can: at the point where it is least."""
     def of(row):
         nodes, rate = int(row["nodes"]), 4 * float(row["mbits"]) * 1e6 / 8
         return 2 * (nodes - 1) / nodes * int(row["bytes"]) / rate * 1e3 / float(row["t0_ms"])
 
-    return short(min(of(row) for row in algorithm_rows(results) if row["algorithm"] in ("ring", "balance")))
+    return short(min(of(row) for row in algorithm_rows(results, *sets) if row["algorithm"] in ("ring", "balance")))
 
 
 def fast_over_bound(results, most):
@@ -231,15 +241,19 @@ BLOCKS = {
     "mode3-throttled": mode3_throttled,
 }
 NUMBERS = {
-    "mode3.algorithms-most": lambda results: algorithms_most(results, "t_to_bound", "mode3"),
-    "mode3.algorithms-simulated-most": lambda results: algorithms_most(results, "t_to_simulated", "mode3"),
-    "mode3.algorithms-simulated-least": lambda results: algorithms_most(results, "t_to_simulated", "mode3", most=min),
+    **{f"mode3.{name}-{what}": (lambda column, pick, sets: lambda results: of_mode3(results, column, pick, *sets))(column, pick, sets)
+       for name, column, sets in (("algorithms", "t_to_bound", ALGORITHMS_600), ("algorithms-simulated", "t_to_simulated", ALGORITHMS_600),
+                                  ("highest", "t_to_bound", (HIGHEST,)), ("highest-simulated", "t_to_simulated", (HIGHEST,))) for what, pick in (("least", min), ("most", max))},
+    "mode3.highest-within": highest_within,
+    "mode3.highest-cells": lambda results: str(sum(row["algorithm"] == "mode3" for row in algorithm_rows(results, HIGHEST))),
+    "mode3.highest-healthy": lambda results: healthy_least(results, HIGHEST),
+    "mode3.highest-idle": lambda results: short(min(float(row["cpu_idle"]) for row in algorithm_rows(results, HIGHEST))),
+    **{f"mode3.{name}-forced-{what}": (lambda pick, sets: lambda results: forced_over_simulated(results, pick, *sets))(pick, sets)
+       for name, sets in (("algorithms", ALGORITHMS_600), ("highest", (HIGHEST,))) for what, pick in (("least", min), ("most", max))},
     "mode3.fast-least": lambda results: fast_over_bound(results, min),
     "mode3.fast-most": lambda results: fast_over_bound(results, max),
-    "mode3.algorithms-forced-least": lambda results: forced_over_simulated(results, min),
-    "mode3.algorithms-forced-most": lambda results: forced_over_simulated(results, max),
     "mode3.algorithms-two-times": two_times,
-    "mode3.algorithms-healthy": healthy_least,
+    "mode3.algorithms-healthy": lambda results: healthy_least(results, *ALGORITHMS_600),
     "mode3.turns-points": lambda results: str(len(turn_points(results, *TURNS))),
     "mode3.turns-met": lambda results: str(sum(verdict == "met" for *_, verdict in turn_points(results, *TURNS))),
     **{f"mode3.turns-{spread}-{what}": (lambda measured, pick: lambda results: turns_ratio(results, measured, pick))(f"mode3_turns_{spread}", pick)
