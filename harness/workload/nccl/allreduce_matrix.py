@@ -150,7 +150,7 @@ def run_case(case, arguments, folder):
     ranks, begin, killed = [], time.monotonic(), None
     try:
         for rank in range(case["nodes"]):
-            command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"], "--nodes", str(case["nodes"]),
+            command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", gpu_jobs.run_name(case), "--nodes", str(case["nodes"]),
                        "--nics", str(case["nics"]), "--rate", f"{arguments.mbits * NICS // case['nics']} Mbit/s", "--node", f"node{rank}", "--quiet"]
             if rank == 0 and case["plan"]:
                 command += ["--plan", os.path.join(folder, "plan.yaml"), "--witness", os.path.join(folder, "witness.json")]
@@ -160,7 +160,7 @@ def run_case(case, arguments, folder):
             command += ["--nonblocking"] if case.get("nonblocking") else []
             with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
                 ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp,
-                                              env={**env, "RANK": str(rank), "LOCAL_RANK": "0", "NCCL_HOSTID": f"{case['name']}-node{rank}"}))
+                                              env={**env, "RANK": str(rank), "LOCAL_RANK": "0", "NCCL_HOSTID": f"{gpu_jobs.run_name(case)}-node{rank}"}))
             if rank == 0:
                 time.sleep(0.3)  # the fabric is its
         first_end = None

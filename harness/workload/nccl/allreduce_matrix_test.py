@@ -90,6 +90,10 @@ class Plan(unittest.TestCase):
             for said in self.commands_of(name):
                 self.assertIn(f"--nics {nics} --rate {rate} Mbit/s", said)
 
+    def test_two_programs_at_once_have_fabrics_of_their_own(self):
+        for said in self.commands_of("lost_mode3"):
+            self.assertIn(f"--name lost_mode3-{os.getpid()} ", said)
+
     def test_ranks_bind_the_library_that_is_named(self):
         for library in ("", "/other/libnccl.so.2"):
             for said in self.commands_of("half_balance", nccl=library):

@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -125,17 +126,29 @@ def environment(case, arguments, folder):
     return env | case.get("env", {})
 
 
+def run_name(case):
+    """Of the case's fabric and hosts: another program's ranks of the same case must not join them."""
+    return f"{case['name']}-{os.getpid()}"
+
+
+def free_port():
+    """One on which nobody listens now, for the ranks' first meeting."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def start_rank(rank, case, arguments, folder, plan_file):
     """The process of one rank; rank 0 holds the fabric and, where there is a plan, the fault board."""
     node = rank // case["gpus"]
-    command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"],
+    command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", run_name(case),
                "--nodes", str(case["nodes"]), "--nics", str(case.get("nics", 2)), "--rate", case.get("rate", arguments.rate), "--node", f"node{node}"]
     if rank == 0 and plan_file:
         command += ["--plan", plan_file, "--witness", os.path.join(folder, "witness.json")]
     command += ["--", sys.executable, os.path.join(HERE, "collectives.py"), "--ops", case["ops"], "--iters", str(arguments.iters),
                 "--bytes", str(arguments.bytes), "--timeout", "40"]
     env = {**os.environ, **environment(case, arguments, folder), "RANK": str(rank), "LOCAL_RANK": str(rank % case.get("on_gpus", arguments.gpus)),
-           "NCCL_HOSTID": f"{case['name']}-node{node}"}
+           "NCCL_HOSTID": f"{run_name(case)}-node{node}"}
     with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp, env=env)
 

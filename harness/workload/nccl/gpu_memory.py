@@ -172,7 +172,7 @@ def run(arguments, all_cases):
     begin = time.monotonic()
     lock = threading.Lock()
     results, good = [], True
-    todo = [(n, c) for n, c in enumerate(all_cases) if not arguments.only or any(word in c["name"] for word in arguments.only)]
+    todo = [c for c in all_cases if not arguments.only or any(word in c["name"] for word in arguments.only)]
 
     def write(complete):
         with open(arguments.out + ".part", "w", encoding="utf-8") as file:  # what there is stays whole
@@ -180,7 +180,7 @@ def run(arguments, all_cases):
                        "cases": results}, file, indent=1)
         os.replace(arguments.out + ".part", arguments.out)
 
-    def one(number, case):
+    def one(case):
         nonlocal good
         if time.monotonic() - begin > arguments.seconds - 20:
             with lock:
@@ -188,7 +188,7 @@ def run(arguments, all_cases):
                 write(False)
             print(f"skip {case['name']}: no time left", flush=True)
             return
-        outcome = gpu_jobs.run_case(case | {"port": 29600 + 7 * number}, arguments)
+        outcome = gpu_jobs.run_case(case | {"port": gpu_jobs.free_port()}, arguments)
         fine, wrong, gdr, text = judge(outcome, arguments.iters)
         with lock:
             good = good and fine
@@ -211,10 +211,10 @@ def run(arguments, all_cases):
         os.environ.update(mps)
         host = gpu_jobs.host_facts(arguments.build) | {"mps": bool(mps)}
         first, rest = todo[:2], todo[2:]
-        for number, case in first:  # alone: whether it works at all
-            one(number, case)
+        for case in first:  # alone: whether it works at all
+            one(case)
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda job: one(*job), rest))
+            list(pool.map(one, rest))
         write(True)
     return 0 if good and not any(r.get("skipped") for r in results) else 1
 
