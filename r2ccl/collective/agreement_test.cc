@@ -286,6 +286,52 @@ TEST(Agreement, the_slowest_engine_counts) {
   EXPECT_EQ(paces, std::vector<double>(3, 1));
 }
 
+// A late proposal that is over comes between a new one and its decision.
+TEST(Agreement, a_view_has_the_pace_of_its_own_proposal) {
+  Member member;
+  AgreementMessage first, second, decided;
+  first.type = second.type = Type::kPropose;
+  first.epoch = 1;
+  second.epoch = decided.epoch = 2;
+  first.capacities = second.capacities = {kNominal, kNominal};
+  first.engine_pace = 9000;
+  second.engine_pace = 5000;
+  decided.type = Type::kCommit;
+  std::optional<Decision> decision;
+  ASSERT_TRUE(member.on_message(second, {}, decision));
+  member.on_message(first, {}, decision);
+  ASSERT_TRUE(member.on_message(decided, {}, decision));
+  ASSERT_TRUE(decision);
+  EXPECT_EQ(decision->view->engine_pace, 0.5);
+}
+
+// All messages of an epoch have one pace; what is reported meanwhile is for the next one.
+TEST(Agreement, a_pace_that_is_reported_during_an_agreement_is_for_the_next_one) {
+  Coordinator coordinator(2);
+  std::vector<Member> members(2);
+  std::vector<Coordinator::Outgoing> out;
+  const auto report = [&](CapacityCode pace) {
+    return members[1].report({kNominal}, kAllSequences, {}, pace);
+  };
+  coordinator.on_message(0, members[0].report({kNominal}, kAllSequences), out);
+  const AgreementMessage overtaken = report(2000);
+  coordinator.on_message(1, report(5000), out);
+  coordinator.on_message(1, overtaken, out);
+  ASSERT_TRUE(coordinator.due(kAllSequences));
+  out.clear();
+  coordinator.propose(kAllSequences, out);
+  ASSERT_EQ(out.size(), 2u);
+  std::vector<Coordinator::Outgoing> answers, again;
+  coordinator.on_message(1, report(2500), answers);  // the proposal is lost, and sent again
+  coordinator.unanswered(1, again);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].message.engine_pace, 5000);
+  std::vector<double> paces;
+  deliver(coordinator, members, out, [&](size_t, const View& view) { paces.push_back(view.engine_pace); });
+  EXPECT_EQ(paces, (std::vector<double>{0.5, 0.5}));
+  EXPECT_TRUE(coordinator.due(kAllSequences));
+}
+
 // In a mesh, and then NCCL's ring goes on, in which the NIC's other links carry nothing any more.
 TEST(Agreement, what_links_showed_before_a_trial_names_no_nic_again) {
   Coordinator coordinator(4, {}, 1);

@@ -169,12 +169,14 @@ double ring_seconds(std::span<const double> capacities, uint64_t bytes, const Sp
          2 * (static_cast<double>(capacities.size()) - 1) * kLatencySeconds;
 }
 
+bool any_degraded(std::span<const double> capacities) {
+  return std::any_of(capacities.begin(), capacities.end(), [](double c) { return !(c > kHealthy); });
+}
+
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds,
                     std::span<const double> nics, double engine_pace) {
   EngineAdvice advice;
-  const bool healthy =
-      std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > kHealthy; });
-  if (capacities.size() < 2 || healthy) {
+  if (capacities.size() < 2 || !any_degraded(capacities)) {
     advice.why = "all nodes have their full capacity: NCCL's ring";
     return advice;
   }

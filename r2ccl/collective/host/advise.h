@@ -57,6 +57,8 @@ uint32_t outstanding_for(uint64_t bytes);
 /// degraded, and the latency of a step is small beside the time in which the ports send a piece. Else 1.08.
 double margin_of(std::span<const double> capacities, uint64_t piece, const Speeds& speeds);
 
+/// Some node counts as degraded: advise() compares the engine with the ring only then.
+bool any_degraded(std::span<const double> capacities);
 /// What NCCL's ring, whose messages Balance spreads, is taken to need for an AllReduce of `bytes`: additions
 /// on the GPUs, pieces enough to hide what a step costs.
 double ring_seconds(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);

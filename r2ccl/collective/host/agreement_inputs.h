@@ -3,6 +3,7 @@
 // operations. The agreement's thread takes it from here when it has the time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -29,7 +30,7 @@ class AgreementInputs {
 
   /// True: it is another one.
   bool take(const NodeCapacity& capacity) {
-    bool changed = take(capacity_[0], capacity.whole) | take(engine_pace_, capacity.engine_pace);
+    bool changed = take(capacity_[0], capacity.whole) | take(engine_pace_, pace_of(capacity.engine_pace));
     for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
     return changed;
   }
@@ -105,6 +106,8 @@ class AgreementInputs {
   bool take_tuner_changed() { return tuner_changed_.exchange(false); }
 
  private:
+  /// What travels is never 0, and never anything but a number: the others would hang up.
+  static double pace_of(double pace) { return pace > 0 ? std::max(pace, 0.001) : 1; }
   static bool take(std::atomic<CapacityCode>& of, double relative) {
     const CapacityCode code = code_of(relative);
     return of.load(std::memory_order_relaxed) != code && of.exchange(code, std::memory_order_relaxed) != code;

@@ -18,25 +18,28 @@ namespace r2ccl::collective {
 class EnginePace {
  public:
   struct Yield {
-    double to_ring = 1;     ///< how many times as long as NCCL's ring, at best
-    double host_share = 0;  ///< of that time
+    double to_ring = 1;          ///< how many times as long as NCCL's ring, at best
+    double late = 0, added = 0;  ///< parts of that time: EnginePeriod
     uint64_t for_ns = 0;
   };
 
   /// At `now_ns` a period is over. `ring_seconds`: what NCCL's ring under Balance would need for its bytes,
   /// at the rate that the NICs have been seen to carry. Yields if it is the last of kPeriods at least, in a
-  /// row and for kLeastNs, that were slow, with the host being the reason. `predicted_to_ring`: how many
+  /// row and for kLeastNs, that were slow because of the host. `predicted_to_ring`: how many
   /// times as long as NCCL's ring the engine is predicted to take for so many bytes; asked only then.
   std::optional<Yield> ended(const EnginePeriod& period, double ring_seconds, uint64_t now_ns,
                              const std::function<double(uint64_t bytes)>& predicted_to_ring);
+  /// Operations go by another view from now on: what was slow before them says nothing of it.
+  void view_changes() { slow_ = 0; }
   /// How fast the engine is, relative to what is predicted: 1 but while it yields.
   double relative(uint64_t now_ns) const;
 
   static constexpr uint32_t kPeriods = 4;
   static constexpr uint64_t kLeastNs = 1'000'000'000;
-  /// Slow: longer than this times what NCCL's ring would need. That the host is the reason: it takes this
-  /// part of the time.
-  static constexpr double kSlow = 1.08, kHostShare = 0.5;
+  /// Slow: longer than this times what NCCL's ring would need. Because of the host: it would not be without
+  /// the time for which nobody polled, or additions alone take longer than the ring.
+  static constexpr double kSlow = 1.08;
+  static constexpr double kNoDifference = 0.97;  ///< nothing to report (differ() in agreement.h)
   /// Shorter ones show latencies.
   static constexpr double kLeastRingSeconds = 2e-3;
   /// For how long it yields: so many times as long as it took to find out, at least kFirstNs, twice as long
@@ -44,11 +47,13 @@ class EnginePace {
   static constexpr uint64_t kTimes = 32, kFirstNs = 30'000'000'000, kMostNs = 64 * kFirstNs;
 
  private:
-  uint32_t slow_ = 0;        // in a row
-  uint64_t since_ns_ = 0;    // the first of them began
-  EnginePeriod best_;        // of them, …
-  double best_to_ring_ = 0;  // … which took so many times as long as NCCL's ring
-  uint64_t hold_ns_ = 0;     // how long it yielded last
+  uint32_t slow_ = 0;           // in a row
+  uint64_t since_ns_ = 0;       // the first of them began
+  uint64_t spent_ns_ = 0;       // … and what they took, without what was between them
+  uint64_t well_since_ns_ = 0;  // the first one that was not slow, since it yielded; 0: none
+  EnginePeriod best_;           // of them, …
+  double best_to_ring_ = 0;     // … which took so many times as long as NCCL's ring
+  uint64_t hold_ns_ = 0;        // how long it yielded last
   std::atomic<uint64_t> until_ns_{0};
   std::atomic<double> relative_{1};  // until then
 };

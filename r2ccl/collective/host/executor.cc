@@ -302,6 +302,7 @@ Result<bool> Executor::take(End& end, size_t& budget) {
     Run& run = *message.run;
     if (message.staged) {
       if (!waits_over(run, *message.op, message.segment)) break;
+      if (budget == 0) return moved;
       const bool again = run.written[message.chunk] != 0;
       const auto began = transport_.now();
       while (message.taken < message.bytes && budget > 0) {

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "r2ccl/base/clock.h"
-#include "r2ccl/base/cpu_wait.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/host/reduce.h"
@@ -217,8 +216,10 @@ Result<void> Group::poll() {
   auto connected = transport_.progress();
   if (!connected) error_ = connected.error();
   if (!error_) {
+    const uint64_t from = periods_.counts() ? now_ns() : 0;
     auto moved = executor_.poll();
     if (!moved) error_ = moved.error();
+    if (moved && periods_.counts()) periods_.polled(from, now_ns(), *moved);
   }
   if (error_) return *error_;
   return {};
@@ -362,14 +363,16 @@ Result<Operation*> Group::begin(Collective collective, const void* sent, void* r
   if (!work) return work.error();
   work->element_bytes = element;
   work->reduce = collective == Collective::kAllGather ? nullptr : reduction_of(type, reduction);
+  if (view_ && view_->epoch != next_view_->epoch) pace_.view_changes();
   view_ = next_view_;
-  // A group whose schedule is forced stays with it.
-  const bool counts =
-      collective == Collective::kAllReduce && setting_.algorithm.empty() && view_->epoch > 0 && ranks() > 1;
-  periods_.begins(open_.size(), counts, [this] { return sight(); });
+  // A group whose schedule is forced stays with it, and where no node is degraded nobody asks how fast the
+  // engine is.
+  const bool counts = collective == Collective::kAllReduce && setting_.algorithm.empty() &&
+                      view_->epoch > 0 && ranks() > 1 && any_degraded(view_->capacities);
   auto program = this->program(*next_view_, collective, elements * element);
   work->ranges = program->ranges(elements);
   work->program = std::move(program);
+  periods_.begins(open_.size(), counts, now_ns(), added_ns());
   operation->run = executor_.begin(std::move(*work));
   ++operations_;
   next_view_ = nullptr;
@@ -377,13 +380,6 @@ Result<Operation*> Group::begin(Collective collective, const void* sent, void* r
   Operation* const begun = open_.back().get();
   if (auto polled = poll(); !polled) return polled.error();
   return begun;
-}
-
-/// What the clocks of the thread show that runs the engine.
-std::optional<EnginePeriods::Sight> Group::sight() const {
-  const auto waited = waited_for_cpu_ns();
-  if (!waited) return std::nullopt;
-  return EnginePeriods::Sight{now_ns(), *waited, uint64_t(counters().reducing.count())};
 }
 
 /// What the group's NICs have been seen to carry at most, relative to their nominal rate; 0: not known.
@@ -404,16 +400,21 @@ void Group::judge(const EnginePeriod& period) {
   if (seen.bytes_per_second <= 0) return;
   const auto predicted_to_ring = [this](uint64_t bytes) {
     const EngineAdvice advice = advise(view_->capacities, bytes, speeds_, view_->nics);
-    return advice.predicted_seconds / advice.ring_seconds;
+    return advice.ring_seconds > 0 ? advice.predicted_seconds / advice.ring_seconds : 1;
   };
-  const auto yield =
-      pace_.ended(period, ring_seconds(view_->capacities, period.bytes, seen), now_ns(), predicted_to_ring);
+  const double ring = ring_seconds(view_->capacities, period.bytes, seen);
+  // In large groups latencies alone are longer than what is judged.
+  if (ring - ring_seconds(view_->capacities, 0, seen) < EnginePace::kLeastRingSeconds) return;
+  const auto yield = pace_.ended(period, ring, now_ns(), predicted_to_ring);
   if (!yield) return;
   R2_WARN(
       "NET/R2CCL: mode 3: AllReduces over the host engine take %.2f times as long as over NCCL's ring under "
-      "Balance: for %.0f %% of the time the thread that runs the engine waits for a CPU, or adds. They go back "
-      "to NCCL's ring for %.0f s. Leave a CPU to that thread (NCCL's proxy thread) to avoid this",
-      yield->to_ring, yield->host_share * 100, double(yield->for_ns) * 1e-9);
+      "Balance: for %.0f %% of the time there is something to do, and the thread that runs the engine "
+      "(NCCL's "
+      "proxy thread) is not there, and for %.0f %% it adds. If CollNet is not forced, they go back to NCCL's "
+      "ring "
+      "for %.0f s. Leave a CPU to that thread to avoid this",
+      yield->to_ring, yield->late * 100, yield->added * 100, double(yield->for_ns) * 1e-9);
 }
 
 Result<TestOutcome> Group::test(Operation* operation) {
@@ -425,8 +426,7 @@ Result<TestOutcome> Group::test(Operation* operation) {
   executor_.release(operation->run);
   if (operation->scratch.first > 0) scratch_.push_back(operation->scratch);
   std::erase_if(open_, [operation](const auto& held) { return held.get() == operation; });
-  if (const auto period = periods_.ended(outcome.bytes, open_.size(), now_ns(), [this] { return sight(); }))
-    judge(*period);
+  if (const auto period = periods_.ended(outcome.bytes, open_.size(), now_ns(), added_ns())) judge(*period);
   return outcome;
 }
 

@@ -106,7 +106,7 @@ class Group {
   void tell_plan(const View& view);
   void tell_plan(size_t nic, double known);
   Result<void> poll();
-  std::optional<EnginePeriods::Sight> sight() const;
+  uint64_t added_ns() const { return static_cast<uint64_t>(counters().reducing.count()); }
   double seen_rate() const;
   void judge(const EnginePeriod& period);
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);

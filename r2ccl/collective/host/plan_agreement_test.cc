@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -320,6 +321,21 @@ TEST(PlanAgreement, all_ranks_hear_that_an_engine_is_slow_and_is_tried_again) {
     const uint64_t number = now < 1 ? 2 : 3;
     for (int rank = 0; rank < 3; ++rank)
       EXPECT_EQ(ranks.tuner(rank).view_for(number).value()->engine_pace, now) << rank;
+  }
+}
+
+// Else the others hang up at each report, and no view is ever agreed on.
+TEST(PlanAgreement, a_pace_that_is_no_number_hurts_nobody) {
+  for (const int rank : {0, 2}) {
+    Decisions decisions;
+    Ranks ranks(3, decisions.settings(), true);
+    ranks.join();
+    ranks[rank].watch_capacity([] {
+      NodeCapacity capacity(0.5);
+      capacity.engine_pace = std::nan("");
+      return capacity;
+    });
+    decisions.wait_for(3, rank == 0 ? std::vector<double>{0.5, 1, 1} : std::vector<double>{1, 1, 0.5});
   }
 }
 
