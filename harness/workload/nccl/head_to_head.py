@@ -4,6 +4,8 @@
 the same unmodified NCCL. Needs GPUs (one is enough, with CUDA's MPS), a build of this project and a libnccl.
 
     head_to_head.py --table faults --library /path/libnccl.so.2 --out head_to_head.jsonl
+    head_to_head.py --table beside --mbits 10000 --library /path/libnccl.so.2 --seeds 1,2,3,4,5,6 --out beside_ports.jsonl
+    head_to_head.py --table beside --turns 384 --sizes 8B,512B,4KiB,32KiB --library /path/libnccl.so.2 --out beside.jsonl
 
 Each row is a scenario that this program writes and `r2bench run` runs. Rows of different transports alternate, so that a drift of the machine
 favours none of them. Each row adds a JSON line to --out when it ends. A row that is in --out already is not run again, so the same command
@@ -159,6 +161,8 @@ def read_done(path):
             good += len(line)
             if "id" in entry:
                 done.add(entry["id"])
+                if entry.get("table") == "beside":  # ids of older files lack the turns, which the settings of the row have
+                    done.add(rows_of.name(entry))
     os.truncate(path, good)
     return done
 
@@ -168,6 +172,15 @@ def append(path, line):
         file.write(json.dumps(line) + "\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def sizes(text):
+    """Of --sizes: 8B,4KiB."""
+    known = {rows_of.size_name(count): count for count in rows_of.TURNS_OF_SIZE}
+    unknown = [name for name in text.split(",") if name not in known]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]}: the table has {', '.join(known)}")
+    return [known[name] for name in text.split(",")]
 
 
 def parse(argv):
@@ -184,10 +197,11 @@ def parse(argv):
     parser.add_argument("--nodes", type=int, default=2, metavar="N", help="tables cost and beside: how many nodes (default: 2)")
     parser.add_argument("--ranks-per-node", type=int, default=1, metavar="N", help="tables cost and beside: ranks of each node (default: 1), each with a GPU of its own if there are enough")
     parser.add_argument("--causes", action="store_true", help="table beside: also mode 0, and mode 1 with R2CC_STRICT_ACK=0")
-    parser.add_argument("--copies", type=int, default=8, choices=[1, 2, 4, 8], help="table beside: communicators of each transport in a job (default: 8)")
-    parser.add_argument("--mbits", type=int, default=0, metavar="N", help="table beside: rate of each virtual NIC in Mbit/s (default: 0, no limit)")
+    parser.add_argument("--sizes", type=sizes, default=[], metavar="SIZE,…", help=f"table beside: only these sizes, of {', '.join(map(rows_of.size_name, rows_of.TURNS_OF_SIZE))}")
+    parser.add_argument("--copies", type=int, choices=[1, 2, 4, 8], help=f"table beside: communicators of each transport in a job (default: {rows_of.COPIES}; with --mbits fewer from 256 MiB on)")
+    parser.add_argument("--mbits", type=int, default=0, metavar="N", help="table beside: rate of each virtual NIC in Mbit/s (default: 0, no limit). Turns and copies of each size are then those with which a row takes up to half a minute at 10000")
     parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own; not for the table beside, whose rows have whole turns)")
-    parser.add_argument("--turns", type=int, metavar="N", help=f"table beside: turns of {rows_of.TURNS} operations of each row, a multiple of twice the copies (default: fewer, the larger an operation is). Names of rows do not have them: use another --out")
+    parser.add_argument("--turns", type=int, metavar="N", help=f"table beside: turns of {rows_of.TURNS} operations of each row, a multiple of twice the copies (default: fewer, the larger an operation is). Use it with --sizes: at 1 GiB, a row of 384 turns takes a quarter of an hour")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
     parser.add_argument("--only", default="", metavar="REGEX", help="run only rows whose id matches")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs in this folder")
@@ -198,8 +212,9 @@ def parse(argv):
         parser.error(f"--libraries {wrong[0]}: write VERSION=PATH")
     if arguments.nodes < 2 or arguments.ranks_per_node < 1:
         parser.error(f"--nodes {arguments.nodes} --ranks-per-node {arguments.ranks_per_node}: at least 2 nodes of 1 rank are needed, for traffic between nodes")
-    if arguments.turns is not None and (arguments.turns < 1 or arguments.turns % (2 * arguments.copies)):
-        parser.error(f"--turns {arguments.turns}: a multiple of {2 * arguments.copies} is needed, so that each communicator has as many turns in either order")
+    round_of_turns = 2 * (arguments.copies or rows_of.COPIES)
+    if arguments.turns is not None and (arguments.turns < 1 or arguments.turns % round_of_turns):
+        parser.error(f"--turns {arguments.turns}: a multiple of {round_of_turns} is needed, so that each communicator has as many turns in either order")
     if arguments.mbits < 0:
         parser.error(f"--mbits {arguments.mbits}: a rate in Mbit/s is needed, or 0 for no limit")
     if arguments.iters is not None and arguments.iters < 1:

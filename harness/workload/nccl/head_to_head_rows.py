@@ -71,14 +71,22 @@ def row(table, transport, fault, seed, **more):
         base |= {"iters": AT + APART + 60}
     if fault == "all_but_one":
         base |= {"nics": 4, "mbits": base["mbits"] // 2}
-    parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "",
-             f"{base['nics']}nics" if table == "retained" and base["nics"] != 4 else "",
-             f"{base['nodes']}x{base['ranks']}" if (base["nodes"], base["ranks"]) != (2, 1) else "",
-             f"{base['copies']}copies" if base["copies"] else "", f"{base['mbits']}mbits" if table == "beside" and base["mbits"] else "", f"seed{seed}"]
-    base["id"] = "/".join(part for part in parts if part)
+    base["id"] = name(base)
     base["expected_s"] = expected_s(base)
     base["limit_s"] = int(max(120, 4 * base["expected_s"]))
     return base
+
+
+def name(one):
+    """The id of a row: what its settings are, where a table has several."""
+    beside = one["table"] == "beside"
+    turns_of_job = one["iters"] // TURNS if beside else 0
+    parts = [one["table"], one["fault"] or "none", one["transport"], one["op"], size_name(one["bytes"]), one["version"], "heals" if one["heal_ms"] else "",
+             f"{one['nics']}nics" if one["table"] == "retained" and one["nics"] != 4 else "",
+             f"{one['nodes']}x{one['ranks']}" if (one["nodes"], one["ranks"]) != (2, 1) else "",
+             f"{one['copies']}copies" if one["copies"] else "", f"{turns_of_job}turns" if beside and turns_of_job != TURNS_OF_SIZE.get(one["bytes"]) else "",
+             f"{one['mbits']}mbits" if beside and one["mbits"] else "", f"seed{one['seed']}"]
+    return "/".join(part for part in parts if part)
 
 
 def size_name(count):
@@ -167,16 +175,32 @@ def cost_table(arguments, seeds, sizes):
 
 BESIDE = ["migrate_beside_ib", "balance_beside_ib", "ib_beside_ib"]
 CAUSES = ["baseline_beside_ib", "loose_beside_ib"]  # where a cost of mode 1 comes from: the plugin at all, or that a send waits for its ACK
-TURNS = turns.TURN  # each is of another pair of communicators, of --copies
-TURNS_OF_SIZE = {8: 192, 512: 192, 4096: 192, 64 * 1024: 96, MIB: 96, 4 * MIB: 48, 16 * MIB: 32, 64 * MIB: 16, 256 * MIB: 16, 1024 * MIB: 16}  # multiples of 16
+COPIES = 8  # pairs of communicators in a job
+TURNS = turns.TURN  # operations of a turn; each turn is of another pair
+# Turns of a job by the bytes of its operations, multiples of twice the copies: each communicator has as many turns in either order.
+TURNS_OF_SIZE = {8: 192, 512: 192, 4096: 192, 32 * 1024: 192, 64 * 1024: 96, MIB: 96, 4 * MIB: 48, 16 * MIB: 32, 64 * MIB: 16, 256 * MIB: 16, 1024 * MIB: 16}
+# (turns, copies) on NICs of a limited rate. There jobs differ less, so few long operations are enough: a job takes up to half a minute at 10 Gbit/s.
+AT_A_RATE = {8: (384, 8), 512: (384, 8), 4096: (384, 8), 32 * 1024: (384, 8), 64 * 1024: (384, 8), MIB: (384, 8), 4 * MIB: (128, 8), 16 * MIB: (64, 8), 64 * MIB: (16, 8), 256 * MIB: (8, 4),
+             1024 * MIB: (4, 2)}
+
+
+def turns_and_copies(arguments, count):
+    """Those that the command line gives, else those of the size, with as many more turns as whole rounds of the copies need."""
+    own, copies = AT_A_RATE[count] if arguments.mbits else (TURNS_OF_SIZE[count], COPIES)
+    copies = arguments.copies or copies
+    return arguments.turns or -(-own // (2 * copies)) * 2 * copies, copies
 
 
 def beside_table(arguments, seeds):
     """Differences between jobs, of which there are more than between transports, have no part in what one job compares."""
-    transports = BESIDE + (CAUSES if arguments.causes else [])
-    return [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=arguments.mbits, iters=TURNS * (arguments.turns or number), verify=False, warmup=4 * arguments.copies, copies=arguments.copies,
-                library=arguments.library)
-            for seed in seeds for count, number in TURNS_OF_SIZE.items() for transport in transports[seed % len(transports):] + transports[:seed % len(transports)]]
+    transports, found = BESIDE + (CAUSES if arguments.causes else []), []
+    for seed in seeds:
+        for count in arguments.sizes or TURNS_OF_SIZE:
+            number, copies = turns_and_copies(arguments, count)
+            found += [row("beside", transport, "", seed, bytes=count, nodes=arguments.nodes, ranks=arguments.ranks_per_node, mbits=arguments.mbits, iters=TURNS * number, verify=False,
+                          warmup=4 * copies, copies=copies, library=arguments.library)
+                      for transport in transports[seed % len(transports):] + transports[:seed % len(transports)]]
+    return found
 
 
 def pairs(lengths, copies):

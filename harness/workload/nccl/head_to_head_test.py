@@ -4,6 +4,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -86,8 +87,8 @@ class Measures(unittest.TestCase):
         self.assertNotIn("ratio", head_to_head.measure(job))
 
     def test_each_job_of_the_table_beside_gives_every_order_the_same_operations(self):
-        for copies in ("1", "2", "4", "8"):
-            for row in rows_of.plan(arguments("--table", "beside", "--copies", copies)):
+        for copies, rate in itertools.product(("1", "2", "4", "8"), ("0", "10000")):
+            for row in rows_of.plan(arguments("--table", "beside", "--copies", copies, "--mbits", rate)):
                 self.assertEqual(row["iters"] % (2 * rows_of.TURNS * int(copies)), 0, row["id"])
                 self.assertGreaterEqual(row["warmup"], 2 * int(copies))  # each communicator connects before it is timed
                 self.assertIn(f", copies: {copies}}}", rows_of.scenario(row, "x"))
@@ -98,6 +99,54 @@ class Measures(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
             arguments("--table", "beside", "--turns", "24")
         self.assertIn("--turns 24: a multiple of 16 is needed", said.getvalue())
+
+    def test_one_command_has_the_turns_and_copies_of_each_size_at_a_rate(self):
+        rows = rows_of.plan(arguments("--table", "beside", "--mbits", "10000", "--seeds", "1,2"))
+        found = {row["bytes"]: (row["iters"] // rows_of.TURNS, row["copies"]) for row in rows}
+        self.assertEqual(set(found), set(rows_of.TURNS_OF_SIZE))
+        self.assertEqual([found[size] for size in (8, 32 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30)],
+                         [(384, 8), (384, 8), (384, 8), (384, 8), (128, 8), (64, 8), (16, 8), (8, 4), (4, 2)])
+        self.assertEqual(len({row["id"] for row in rows}), 2 * 3 * len(found))
+        for row in rows:
+            self.assertEqual(row["iters"] % (2 * rows_of.TURNS * row["copies"]), 0, row["id"])
+            self.assertEqual(row["warmup"], 4 * row["copies"])
+            self.assertLess(2 * row["iters"] * row["bytes"] / (2 * 10e9 / 8), 60, row["id"])  # s, at half the ports' rate
+
+    def test_turns_or_copies_that_are_told_replace_those_of_a_rate(self):
+        one = ("--table", "beside", "--mbits", "10000", "--sizes", "1GiB,256MiB", "--seeds", "1")
+        self.assertEqual({(row["iters"] // rows_of.TURNS, row["copies"]) for row in rows_of.plan(arguments(*one, "--turns", "32"))}, {(32, 4), (32, 2)})
+        self.assertEqual({(row["iters"] // rows_of.TURNS, row["copies"]) for row in rows_of.plan(arguments(*one, "--copies", "8"))}, {(16, 8)})
+        self.assertEqual({(row["iters"] // rows_of.TURNS, row["copies"]) for row in rows_of.plan(arguments(*one, "--copies", "1"))}, {(8, 1), (4, 1)})
+
+    def test_only_the_sizes_that_are_asked_for(self):
+        rows = rows_of.plan(arguments("--table", "beside", "--turns", "384", "--sizes", "8B,512B,4KiB,32KiB", "--seeds", "1"))
+        self.assertEqual([row["bytes"] for row in rows[::3]], [8, 512, 4096, 32 << 10])
+        self.assertEqual({row["iters"] for row in rows}, {384 * rows_of.TURNS})
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+            arguments("--table", "beside", "--sizes", "8B,3B")
+        self.assertIn("3B: the table has 8B, 512B, 4KiB, 32KiB, ", said.getvalue())
+
+    def test_the_id_has_the_turns_where_they_are_not_those_of_the_size(self):
+        def ids(*more):
+            return {row["id"] for row in rows_of.plan(arguments("--table", "beside", "--seeds", "1", *more))}
+        self.assertIn("beside/none/migrate_beside_ib/allreduce/1MiB/8copies/seed1", ids())
+        self.assertIn("beside/none/migrate_beside_ib/allreduce/1MiB/8copies/384turns/seed1", ids("--turns", "384"))
+        self.assertIn("beside/none/migrate_beside_ib/allreduce/64MiB/8copies/10000mbits/seed1", ids("--mbits", "10000"))
+        self.assertIn("beside/none/migrate_beside_ib/allreduce/1GiB/2copies/4turns/10000mbits/seed1", ids("--mbits", "10000"))
+        settings = [(), ("--turns", "384"), ("--turns", "192"), ("--copies", "4"), ("--mbits", "10000"), ("--mbits", "10000", "--turns", "32"), ("--mbits", "20000")]
+        known = {}
+        for one in settings:
+            for row in rows_of.plan(arguments("--table", "beside", "--seeds", "1", *one)):
+                setting = (row["transport"], row["bytes"], row["iters"], row["copies"], row["mbits"])
+                self.assertEqual(known.setdefault(row["id"], setting), setting)
+
+    def test_an_older_file_whose_ids_lack_the_turns_is_continued(self):
+        rows = rows_of.plan(arguments("--table", "beside", "--mbits", "10000", "--seeds", "1"))
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            for row in rows:
+                file.write(json.dumps(row | {"id": re.sub(r"/\d+turns", "", row["id"])}) + "\n")
+            file.flush()
+            self.assertLessEqual({row["id"] for row in rows}, head_to_head.read_done(file.name))
 
     def test_nics_of_the_table_beside_can_have_a_rate(self):
         for row in rows_of.plan(arguments("--table", "beside", "--mbits", "20000")):
