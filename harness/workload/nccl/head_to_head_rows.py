@@ -151,7 +151,7 @@ def versions_table(arguments, seeds):
 
 
 def retained_table(arguments, seeds):
-    """One of four or eight NICs lost for good: Balance can keep 3/4 or 7/8, mode 1 and a single standby half. The ports are slow enough to be the limit: at
+    """One of four or eight NICs lost for good: Balance can keep 3/4 or 7/8, mode 1 half or, with two channels on each NIC, two thirds; a single standby half. The ports are slow enough to be the limit: at
     twice the rate the ranks, which share a GPU, were, and more than the limit seemed to be kept. Upstream's 83 to 90 % are of eight NICs."""
     return [row("retained", transport, "port_down", seed, op=op, nics=nics, mbits=10000 // nics, iters=60, library=arguments.library)
             for seed in seeds for nics in (4, 8) for op in COLLECTIVES for transport in ("r2ccl_balance", "r2ccl_migrate", "ib_failover")]
@@ -263,10 +263,11 @@ def plan(arguments):
 
 
 def prediction(predictions, one):
-    """The most particular entry that fits: table/fault/transport/op, then shorter ones."""
+    """The most particular entry that fits: table/fault/transport/op or table/NICs/transport/op, then shorter ones."""
+    table, transport, nics = one["table"], one["transport"], f"{one['nics']}nics"
     fault = one["fault"] or "none"
-    for key in (f"{one['table']}/{fault}/{one['transport']}/{one['version'] or one['op']}", f"{one['table']}/{fault}/{one['transport']}",
-                f"{one['table']}/{one['transport']}", one["table"]):
+    for key in (f"{table}/{fault}/{transport}/{one['version'] or one['op']}", f"{table}/{nics}/{transport}/{one['op']}", f"{table}/{fault}/{transport}",
+                f"{table}/{nics}/{transport}", f"{table}/{transport}", table):
         if key in predictions:
             return predictions[key]
     return None

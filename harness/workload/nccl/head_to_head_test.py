@@ -181,6 +181,16 @@ class Plan(unittest.TestCase):
                 if row["transport"] != "r2ccl_allreduce":
                     self.assertIsNotNone(rows_of.prediction(predictions, row), row["id"])
 
+    def test_rows_with_eight_nics_have_predictions_of_their_own(self):
+        with open(head_to_head.PREDICTIONS, encoding="utf-8") as file:
+            predictions = json.load(file)
+        found = {(row["nics"], row["transport"], row["op"]): rows_of.prediction(predictions, row)["retained"] for row in rows_of.plan(arguments("--table", "retained"))}
+        self.assertEqual(found[4, "r2ccl_balance", "allgather"], [0.72, 0.8])
+        for (nics, transport, op), (low, high) in found.items():
+            if nics == 8 and transport != "ib_failover":
+                limit = 7 / 8 if transport == "r2ccl_balance" else 1 / 2 if op in ("sendrecv", "alltoall") else 2 / 3
+                self.assertTrue(low < limit < high, (nics, transport, op))
+
     def test_upstream_runs_its_own_library_under_each_fault(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults", "--upstream", "/theirs/libnccl.so.2", "--library", "/nccl.so")) if row["seed"] == 1]
         for name in rows_of.UPSTREAM:
