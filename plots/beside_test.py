@@ -10,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import beside  # noqa: E402
 import inputs  # noqa: E402
-from numbers_of.beside import means_table, within_bound  # noqa: E402
+from numbers_of.beside import PORTS, means_table, within_bound  # noqa: E402
 import style  # noqa: E402
 import tables  # noqa: E402
 
@@ -22,11 +22,14 @@ def job(transport, size, seed, side, other, ratios):
             "ratios": ratios, "cpu_ratio": 1, "as_predicted": 1}
 
 
-def results_with(folder, jobs):
+def results_with(folder, jobs, ports=()):
+    """`ports`: jobs on NICs of a limited rate."""
     os.makedirs(os.path.join(folder, "tables"), exist_ok=True)
     tables.replace(folder, "beside", "beside", jobs)
+    tables.replace(folder, "beside", PORTS, list(ports))
     with open(os.path.join(folder, "tables", "provenance.csv"), "w", encoding="utf-8") as file:
-        file.write("set,tables,evidence,fabric,date,commit,cores,machine,command,note\nbeside,beside,emulated,vhca,2026-01-01,abc,4,\"A GPU, Linux\",c,n\n")
+        file.write("set,tables,evidence,fabric,date,commit,cores,machine,command,note\nbeside,beside,emulated,vhca,2026-01-01,abc,4,\"A GPU, Linux\",c,n\n"
+                   f"{PORTS},beside,emulated,vhca,2026-01-01,abc,4,2 × A GPU,head_to_head.py --mbits 10000 --turns 8,n\n")
     return folder
 
 
@@ -41,7 +44,8 @@ class Beside(unittest.TestCase):
         jobs = [job("migrate_beside_ib", 8, seed, 0.044, 0.04, f"{ratio} {ratio}") for seed, ratio in enumerate((1.0, 1.01, 1.04))]
         jobs += [job("balance_beside_ib", 1 << 20, seed, 0.5, 0.4, f"1.0 {1 + seed / 100} 1.2") for seed in range(8)]
         jobs += [job("ib_beside_ib", 1 << 20, 1, 0.6, 0.4, "1.0 1.0")]
-        figure = beside.draw(beside.data(results_with(self.folder, jobs)))
+        ports = [job("migrate_beside_ib", 1 << 30, seed, 440, 440, f"{ratio} {ratio} 3") for seed, ratio in enumerate((0.998, 1.0, 1.005))]
+        figure = beside.draw(beside.data(results_with(self.folder, jobs, ports)))
         drawn = style.drawn(figure)
         self.assertEqual(drawn["data:latency:migrate_beside_ib"], [(8, 44)])
         self.assertEqual(drawn["data:latency:ib_beside_ib"], [(8, 40)])
@@ -52,30 +56,31 @@ class Beside(unittest.TestCase):
         self.assertAlmostEqual(rate, (1 << 20) / 0.4e6)
         self.assertAlmostEqual(drawn["data:ratio:migrate_beside_ib:8"][0][1], 1.01)
         self.assertAlmostEqual(drawn["data:ratio:balance_beside_ib:1048576"][0][1], 1.035)
-        self.assertAlmostEqual(drawn["data:bound:1"][0][1], 1.03)
-        self.assertAlmostEqual(drawn["data:bound:1048576"][0][1], 1 / 0.99)
+        self.assertAlmostEqual(drawn["data:ratio:bound:1"][0][1], 1.03)
+        self.assertAlmostEqual(drawn["data:ratio:bound:1048576"][0][1], 1 / 0.99)
+        self.assertEqual([key for key in drawn if key.startswith("data:ports:")], ["data:ports:migrate_beside_ib:1073741824", "data:ports:bound:1048576"])
+        self.assertAlmostEqual(drawn["data:ports:migrate_beside_ib:1073741824"][0][1], 1.001)  # the mean, not the median
+        interval, = [lines.get_segments()[0] for lines in figure.axes[-1].collections]
+        self.assertAlmostEqual(interval[1][1] - interval[0][1], 2 * 4.3027 * 0.0036056 / 3 ** 0.5, places=6)  # Student's quantile for three jobs
         self.assertIn("A GPU and NCCL 2.99.1 are real", " ".join(text.get_text().replace("\n", " ") for text in figure.texts))
 
     def test_a_job_that_failed_does_not_count(self):
         bad = job("migrate_beside_ib", 8, 1, 9, 1, "9.0") | {"outcome": "error"}
-        table = beside.data(results_with(self.folder, [bad, job("migrate_beside_ib", 8, 2, 0.04, 0.04, "1.0")]))
+        good = job("migrate_beside_ib", 8, 2, 0.04, 0.04, "1.0")
+        table = beside.data(results_with(self.folder, [bad, good], [good]))
         self.assertEqual([one["ratio"] for one in table["jobs"]], [1.0])
         with self.assertRaises(inputs.NoData):
-            beside.data(results_with(self.folder, [bad]))
+            beside.data(results_with(self.folder, [bad], [good]))
+        with self.assertRaises(inputs.NoData):
+            beside.data(results_with(self.folder, [good]))
 
     def test_few_jobs_on_limited_ports_have_the_interval_of_their_mean(self):
-        jobs = [job("migrate_beside_ib", 10**8, seed, 50, 50, f"{ratio} {ratio} 3") | {"cpu_ratio": 1 + ratio / 100} for seed, ratio in enumerate((0.998, 1.0, 1.002))]
+        jobs = [job("migrate_beside_ib", 10**8, seed, 50, 50, f"{ratio} {ratio} 3") | {"cpu_ratio": ratio + 0.01} for seed, ratio in enumerate((0.998, 1.0, 1.002))]
         jobs += [job("ib_beside_ib", 10**8, 1, 50, 50, "1.02 1.02")]
-        results = results_with(self.folder, jobs)
-        path = tables.path_of(results, "provenance")
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(",c,n", ",head_to_head.py --mbits 10000 --turns 8,n"))
-        mine, control = means_table(results, "beside").splitlines()[2:]
+        mine, control = means_table(results_with(self.folder, [], jobs), PORTS).splitlines()[2:]
         # Two ports of 1.25 GB/s carry 100 MB in 40 ms. Student's quantile for three jobs is 4.3027.
-        self.assertEqual(mine, "| 95.3674 MiB | R2CCL mode 1 | 3 | 9 | 50.0 | 0.800 | 1.0000 | 0.9950–1.0050 | met | 1.010 |")
-        self.assertEqual(control, "| 95.3674 MiB | NCCL's IB (control) | 1 | 2 | 50.0 | 0.800 | 1.0200 | – | – | 1.000 |")
+        self.assertEqual(mine, "| 95.3674 MiB | R2CCL mode 1 | 3 | 9 | 50.0 | 0.800 | 1.0000 | 0.9950–1.0050 | met | 1.0100 | 1.0050–1.0150 |")
+        self.assertEqual(control, "| 95.3674 MiB | NCCL's IB (control) | 1 | 2 | 50.0 | 0.800 | 1.0200 | – | – | 1.0000 | – |")
 
     def test_what_an_interval_says_of_its_bound(self):
         for size, between, said in ((8, (0.99, 1.03), "met"), (8, (1.031, 1.2), "missed"), (8, (1.0, 1.04), "undecided"), (64 * 1024, (1.0, 1.02), "met"),

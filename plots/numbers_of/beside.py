@@ -58,10 +58,19 @@ def beside_table(results, *sets):
     return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "ratio of the times", "95 % interval, by jobs", "bound", "ratio of the CPU times"], lines)
 
 
+def port_mbits(results, name):
+    """The rate of a NIC, which the set's command names."""
+    return int(re.search(r"--mbits (\d+)", tables.provenance(results, name)["command"])[1])
+
+
 def of_ports(results, name, size, ms):
-    """What an AllReduce among two nodes carries, relative to what the ports of a node can at the rate that the set's command names."""
-    mbits = int(re.search(r"--mbits (\d+)", tables.provenance(results, name)["command"])[1])
-    return size / (NICS * mbits * 1e6 / 8) * 1e3 / ms
+    """What an AllReduce among two nodes carries, relative to what the ports of a node can."""
+    return size / (NICS * port_mbits(results, name) * 1e6 / 8) * 1e3 / ms
+
+
+def mean_and_interval(each):
+    between = mean_between(each)
+    return f"{statistics.mean(each):.4f}", f"{between[0]:.4f}–{between[1]:.4f}" if between else "–"
 
 
 def means_table(results, name):
@@ -70,10 +79,10 @@ def means_table(results, name):
     for (size, transport), (ratios, rows) in beside(results, name).items():
         ms = statistics.median(float(row["other_ms"]) for row in rows)
         each = of_jobs(rows)
-        between = mean_between(each)
-        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), short(of_ports(results, name, size, ms)), f"{statistics.mean(each):.4f}",
-                      f"{between[0]:.4f}–{between[1]:.4f}" if between else "–", within_bound(size, between), f"{statistics.mean(float(row['cpu_ratio']) for row in rows):.3f}"])
-    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "of its ports' rate", "ratio of the times", "95 % interval", "bound", "ratio of the CPU times"], lines)
+        cpu = [float(row["cpu_ratio"]) for row in rows]
+        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), short(of_ports(results, name, size, ms)), *mean_and_interval(each),
+                      within_bound(size, mean_between(each)), *mean_and_interval(cpu)])
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "of its ports' rate", "ratio of the times", "95 % interval", "bound", "ratio of the CPU times", "95 % interval"], lines)
 
 
 PLUGIN = ("migrate_beside_ib", "balance_beside_ib")
@@ -81,7 +90,12 @@ PLUGIN = ("migrate_beside_ib", "balance_beside_ib")
 
 def ports_cpu(results, sizes, *transports):
     """The greatest mean of a point's ratios of CPU times."""
-    return short(max(statistics.mean(float(row["cpu_ratio"]) for row in rows) for (size, transport), (_, rows) in beside(results, PORTS).items() if size in sizes and transport in transports), 4)
+    return f"{max(statistics.mean(float(row['cpu_ratio']) for row in rows) for (size, transport), (_, rows) in beside(results, PORTS).items() if size in sizes and transport in transports):.4f}"
+
+
+def ports_cpu_intervals(results):
+    """Of the ratio of CPU times at each point of the two modes."""
+    return [mean_between([float(row["cpu_ratio"]) for row in rows]) for (_, transport), (_, rows) in beside(results, PORTS).items() if transport in PLUGIN]
 
 
 def ports_share(results, size):
@@ -139,7 +153,9 @@ NUMBERS = {
     **{f"beside.ports-spread-{what}": (lambda pick: lambda results: ports_spread(results, pick))(pick) for what, pick in (("least", min), ("most", max))},
     **{f"beside.ports-share-{name}": (lambda size: lambda results: ports_share(results, size))(size) for name, size in (("1mib", 2**20), ("1gib", 2**30))},
     **{f"beside.ports-cpu-{name}": (lambda sizes, transports: lambda results: ports_cpu(results, sizes, *transports))(sizes, transports)
-       for name, sizes, transports in (("1mib-mode1", (2**20,), PLUGIN[:1]), ("1mib-mode2", (2**20,), PLUGIN[1:]), ("most", range(2**22, 2**31), PLUGIN), ("control", range(2**31), ("ib_beside_ib",)))},
+       for name, sizes, transports in (("1mib-mode1", (2**20,), PLUGIN[:1]), ("1mib-mode2", (2**20,), PLUGIN[1:]), ("64mib-mode1", (2**26,), PLUGIN[:1]), ("1gib-mode2", (2**30,), PLUGIN[1:]))},
+    "beside.ports-cpu-above": lambda results: str(sum(low > 1 for low, _ in ports_cpu_intervals(results))),
+    "beside.ports-cpu-points": lambda results: str(len(ports_cpu_intervals(results))),
     "beside.1mib-modes": lambda results: short(max(statistics.median(beside_ratio(results, 2**20, transport, *MEASURED)) for transport in PLUGIN)),
     "beside.control-jobs": lambda results: str(sum(row["transport"] == "ib_beside_ib" for row in rows_of(results, "beside", *MEASURED))),
     "beside.control-missed": lambda results: str(sum(row["transport"] == "ib_beside_ib" and row["as_predicted"] == "0" for row in rows_of(results, "beside", *MEASURED))),
