@@ -7,6 +7,7 @@ import inputs
 import tables
 from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
 
+SEEDS = ("head_to_head", "head_to_head_h200_2")  # of the table of faults: two on one machine, and the third on another, with a later build
 MACHINES = ("head_to_head", "head_to_head_h200_2", "head_to_head_two_gpus")  # of what was run again with a later build, on another machine
 TRANSPORTS = {"ib": "NCCL's IB", "ib_unmerged": "NCCL's IB, NICs not merged", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
               "upstream": "upstream R2CCL", "upstream_1s": "upstream R2CCL, time-out 1 s"}
@@ -33,12 +34,12 @@ def used_again(rows):
 
 def head_to_head(results):
     lines = []
-    groups = [group for name in ("head_to_head", "head_to_head_repaired", "head_to_head_h200_3") for group in by_transport(results, "faults", "fault", "heal_ms", measured=(name,))]
-    known = {row["fault"] for row in rows_of(results, "head_to_head", "head_to_head")}
+    groups = [group for sets in (SEEDS, ("head_to_head_repaired",), ("head_to_head_h200_3",)) for group in by_transport(results, "faults", "fault", "heal_ms", measured=sets)]
+    known = {row["fault"] for row in rows_of(results, "head_to_head", *SEEDS)}
     groups = [group for group in groups if group[1][0]["set"] != "head_to_head_h200_3" or group[0][0][0] not in known]  # of the latest set, the faults that only it has
     for ((fault, heals), transport), rows in sorted(groups, key=lambda group: (group[0][0], list(TRANSPORTS).index(group[0][1]))):
         healed = heals not in ("", "0")
-        if healed and rows[0]["set"] == "head_to_head":  # some of these jobs were too short to see NCCL use the NIC again
+        if healed and rows[0]["set"] in SEEDS:  # some of these jobs were too short to see NCCL use the NIC again
             continue
         lines.append([f"`{fault}`" + (", repaired" if healed else ""), TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows),
                       median_of(rows, "before_ms"), median_of(rows, "stall_ms"), median_of(rows, "error_ms"), median_of(rows, "retained", 2),
@@ -157,15 +158,15 @@ def head_to_head_upstream(results):
 
 def flap(results, transport, measure):
     """Median over the seeds of the job under a link that flaps."""
-    return statistics.median(float(row[measure]) for row in tables.read(results, "head_to_head") if row["fault"] == "flap" and row["transport"] == transport and row[measure])
+    return statistics.median(float(row[measure]) for row in head_to_head_rows(results, SEEDS, "faults", fault="flap", transport=transport) if row[measure])
 
 
-def head_to_head_rows(results, name, table, **wanted):
-    """The rows of a set and a table in which these columns have these values."""
-    return [row for row in rows_of(results, "head_to_head", name) if row["table"] == table and all(row[column] == value for column, value in wanted.items())]
+def head_to_head_rows(results, sets, table, **wanted):
+    """The rows of a set, or of several, and a table in which these columns have these values."""
+    return [row for row in rows_of(results, "head_to_head", *([sets] if isinstance(sets, str) else sets)) if row["table"] == table and all(row[column] == value for column, value in wanted.items())]
 
 
-def failover_seconds(results, column, measured="head_to_head"):
+def failover_seconds(results, column, measured=SEEDS):
     """Of NCCL's failover, where a NIC falls silent: the median of a time, over all such faults."""
     rows = [row for fault in ("port_down", "blackhole", "blackhole_one_way") for row in head_to_head_rows(results, measured, "faults", transport="ib_failover", fault=fault)]
     return short(statistics.median(float(row[column]) for row in rows if row[column] != "") / 1000, 2)
