@@ -89,6 +89,12 @@ def retained_name(row):
     return row["op"] + (f", 1 of {row['nics']}" if str(row.get("nics") or 4) != "4" else "")
 
 
+def limit(row):
+    """The most that the NICs permit that are left: of the rate before the fault. One NIC is lost unless the fault says otherwise."""
+    nics = int(row.get("nics") or (4 if row["table"] == "retained" or row["fault"] == "all_but_one" else 2))
+    return 1 - {"all_but_one": nics - 1, "throttle": 3 / 4}.get(row["fault"], 1) / nics
+
+
 def beside_ib(table):
     """{(transport, bytes): [time over that of NCCL's IB transport in the same set and seed]}: they ran in turns."""
     times = {}
@@ -166,12 +172,14 @@ def markdown(table):
     return "\n".join(text) + "\n"
 
 
-def legend(figure, transports, ended=False):
+def legend(figure, transports, ended=False, limits=False):
     handles = [style.lines.Line2D([], [], linestyle="", marker=TRANSPORTS[t][2], markersize=4.6, color=TRANSPORTS[t][1], label=TRANSPORTS[t][0])
                for t in TRANSPORTS if t in transports]
     if ended:
         handles.append(style.lines.Line2D([], [], linestyle="", marker="o", markersize=4.6, color="#777777", markerfacecolor="white", label="hollow: the job ended"))
-    figure.legend(handles=handles, loc="upper left", ncol=3, columnspacing=1.2, handletextpad=0.2, fontsize=7)
+    if limits:
+        handles.append(style.lines.Line2D([], [], color=style.INK, linewidth=0.8, linestyle=(0, (3, 1.5)), label="limit"))
+    figure.legend(handles=handles, loc="upper left", ncol=4 if limits else 3, columnspacing=1.2, handletextpad=0.2, fontsize=7)
 
 
 def by_rows(axes, names, points, prefix):
@@ -220,21 +228,23 @@ def draw_stall(table):
 
 
 def draw_retained(table):
-    points = [(FAULTS[r["fault"]], r["transport"], r["result"]["retained"], False) for r in table["rows"]
-              if r["table"] == "faults" and not r["heal_ms"] and r["fault"] in ("port_down", "all_but_one", "throttle") and r["result"]["retained"]]
-    points += [(retained_name(r), r["transport"], r["result"]["retained"], False) for r in retained_rows(table) if r["result"]["retained"]]
-    if not points:
+    rows = [(FAULTS[r["fault"]], r) for r in table["rows"] if r["table"] == "faults" and not r["heal_ms"] and r["fault"] in ("port_down", "all_but_one", "throttle")]
+    rows = [(name, r) for name, r in rows + [(retained_name(r), r) for r in retained_rows(table)] if r["result"]["retained"]]
+    if not rows:
         return None
+    points = [(name, r["transport"], r["result"]["retained"], False) for name, r in rows]
     known = [FAULTS["port_down"], FAULTS["all_but_one"], FAULTS["throttle"],
              *(op + more for more in ("", ", 1 of 8") for op in ("allreduce", "allgather", "reducescatter", "sendrecv", "alltoall"))]
     names = [name for name in known if any(p[0] == name for p in points)]
     figure, axes = style.pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
     figure.subplots_adjust(left=0.2, right=0.98, top=1 - 0.5 / figure.get_figheight(), bottom=0.62 / figure.get_figheight())
+    for name, most in sorted({(name, limit(r)) for name, r in rows}):
+        axes.plot([most, most], [names.index(name) - 0.4, names.index(name) + 0.4], color=style.INK, linewidth=0.8, linestyle=(0, (3, 1.5)), gid=f"data:limit:{name}")
     by_rows(axes, names, points, "retained")
     axes.set_xlim(0, 1.05)
     axes.set_xlabel("rate kept after the fault (collectives: one of four NICs lost, or as named)")
-    legend(figure, {p[1] for p in points})
-    foot(figure, table, "operation before the fault / after it · a point a seed, none where the job hung", {"faults", "retained"})
+    legend(figure, {p[1] for p in points}, limits=True)
+    foot(figure, table, "operation before the fault / after it · a point a seed, none where the job hung · limit: of the NICs that are left", {"faults", "retained"})
     return figure
 
 

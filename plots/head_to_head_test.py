@@ -72,6 +72,13 @@ class HeadToHead(unittest.TestCase):
         self.assertEqual([x for x, _ in drawn["data:retained:r2ccl_balance:on"]], [0.74])
         self.assertEqual(len(drawn["data:retained:r2ccl_migrate:on"]), 3)
 
+    def test_each_row_has_the_limit_of_the_nics_that_are_left(self):
+        rows = [line("faults", "r2ccl_balance", fault, retained=0.5) for fault in ("port_down", "all_but_one", "throttle")]
+        rows += [line("retained", "r2ccl_balance", "port_down", op="alltoall", retained=0.74), {**line("retained", "r2ccl_balance", "port_down", 2, op="allgather", retained=0.88), "nics": 8}]
+        drawn = style.drawn(head_to_head.draw_retained(head_to_head.read([self.written(rows)])))
+        self.assertEqual({gid.removeprefix("data:limit:"): points[0][0] for gid, points in drawn.items() if gid.startswith("data:limit:")},
+                         {"port down": 0.5, "all NICs but one": 0.25, "a quarter of the rate": 0.625, "alltoall": 0.75, "allgather, 1 of 8": 0.875})
+
     def test_cost_is_the_median_of_the_seeds_ratios_to_nccls_transport(self):
         figure = head_to_head.draw_cost(head_to_head.read([self.written(LINES)]))
         drawn = style.drawn(figure)

@@ -61,13 +61,27 @@ def head_to_head_versions(results):
     return markdown(["NCCL", "fault", "transport", "survives", "wrong elements", "longest (ms)", "retained"], lines)
 
 
+def limited_by_ports(row):
+    """At twice the rate the ranks were the limit, not the ports."""
+    return int(row["nics"]) * float(row["mbits"]) == 10000
+
+
 def head_to_head_retained(results):
     lines = []
     for ((op, nics, _), transport), every in by_transport(results, "retained", "op", "nics", "mbits", measured=MACHINES):
-        rows = [row for row in every if int(row["nics"]) * float(row["mbits"]) == 10000]  # at twice the rate the ranks were the limit, not the ports
+        rows = [row for row in every if limited_by_ports(row)]
         if rows:
             lines.append([op, nics, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3), short(1 - 1 / int(nics), 3)])
     return markdown(["collective", "NICs", "transport", "survives", "wrong elements", "retained", "limit"], lines)
+
+
+def retained_of(results, ops, pick, of_limit=False):
+    """Balance with one NIC lost for good: the least or most rate of these collectives' medians, or its part of the limit."""
+    found = []
+    for ((op, nics, _), transport), rows in by_transport(results, "retained", "op", "nics", "mbits", measured=MACHINES):
+        if op in ops and transport == "r2ccl_balance" and limited_by_ports(rows[0]):
+            found.append(statistics.median(float(row["retained"]) for row in rows) / (1 - 1 / int(nics) if of_limit else 1))
+    return short(pick(found))
 
 
 def head_to_head_timeouts(results):
@@ -178,6 +192,7 @@ def used_again_seconds(results, pick):
     return short(pick(float(row["used_again_ms"]) for row in rows if row["transport"] != "ib_failover") / 1000, 2)
 
 
+THEIRS = ("allgather", "reducescatter", "sendrecv")  # whose rate under Balance upstream publishes
 LATER_SEEDS = ("head_to_head_h200_2", "head_to_head_h200_3")
 
 
@@ -226,6 +241,8 @@ NUMBERS = {
     "h2h.later-seeds-rows": lambda results: str(later_seeds(results)[1]),
     "h2h.later-seeds-wrong": lambda results: str(sum(int(row["wrong"]) for name in LATER_SEEDS for row in head_to_head_rows(results, name, "faults"))),
     "h2h.later-seeds-one-way": one_way_of_later_seeds,
+    **{f"h2h.retained-{name}": (lambda pick, of_limit: lambda results: retained_of(results, THEIRS, pick, of_limit))(pick, of_limit)
+       for name, pick, of_limit in (("least", min, False), ("most", max, False), ("of-limit-least", min, True), ("of-limit-most", max, True))},
     "h2h.two-apart-error": lambda results: short(float(head_to_head_rows(results, "head_to_head_h200_3", "faults", fault="two_apart", transport="ib_failover")[0]["error_ms"]) / 1000, 2),
     "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
