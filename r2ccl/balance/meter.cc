@@ -97,7 +97,7 @@ Capacities::Interval Capacities::close(std::span<const NicMeter::Reading> readin
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
     const double usual_cost = double(span.busy) * nics_[nic].nominal;
     interval.carried[nic] = double(span.bytes) / usual_cost;
-    note_carried(nics_[nic], interval.carried[nic]);
+    note_carried(nics_[nic], span);
     interval.parts[nic] = nic < part.size() ? std::clamp(part[nic], kLeastLevel, 1.0) : 1.0;
     interval.rates.push_back(interval.carried[nic]);
     interval.whole_rates.push_back(interval.carried[nic] / interval.parts[nic]);
@@ -114,10 +114,14 @@ Capacities::Interval Capacities::close(std::span<const NicMeter::Reading> readin
   return interval;
 }
 
-void Capacities::note_carried(Nic& nic, double carried) {
-  nic.carried_for = std::min(nic.carried_for + 1, kSteadyIntervals);
-  nic.carried += (carried - nic.carried) / nic.carried_for;
-  if (nic.carried_for == kSteadyIntervals) nic.most_carried = std::max(nic.most_carried, nic.carried);
+void Capacities::note_carried(Nic& nic, const Span& span) {
+  nic.steady_bytes += span.bytes;
+  nic.steady_busy += span.busy;
+  if (++nic.steady < kSteadyIntervals) return;
+  nic.most_carried =
+      std::max(nic.most_carried, double(nic.steady_bytes) / (double(nic.steady_busy) * nic.nominal));
+  nic.steady_bytes = nic.steady_busy = 0;
+  nic.steady = 0;
 }
 
 void Capacities::judge_all(const Interval& interval, bool planned) {

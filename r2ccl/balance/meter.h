@@ -115,9 +115,9 @@ class Capacities {
   /// After more intervals in a row that tell nothing, what was slow before them counts no more: else one interval a
   /// minute in which this process lacks a core makes a NIC slow that has little to do.
   static constexpr int kMostUnclear = 6;
-  /// Completions that are noticed late count in the interval in which they are noticed: only the average says
-  /// what was carried.
-  static constexpr int kSteadyIntervals = 8;
+  /// Completions that are noticed late count in the interval in which they are noticed: only many intervals
+  /// together say what was carried.
+  static constexpr int kSteadyIntervals = 32;
   static constexpr int kWellIntervals = 2;  ///< good intervals in a row that make it healthy again
   static constexpr double kBusiest = 0.9;   ///< part of the longest time for which any NIC has work
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
@@ -163,8 +163,8 @@ class Capacities {
   bool gray_beyond(size_t nic, double known) const {
     return gray(nic) && (known >= 1 || relative(nic) < kGray * known);
   }
-  /// The most that it has carried while it had work, on the average of about kSteadyIntervals intervals:
-  /// bytes per ns, over the number that is its nominal rate. 0: not known yet.
+  /// The most that it has carried while it had work, in kSteadyIntervals intervals one after the other: bytes
+  /// per ns, over the number that is its nominal rate. 0: not known yet.
   double most_carried(size_t nic) const { return nics_[nic].most_carried; }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
@@ -179,8 +179,9 @@ class Capacities {
   struct Nic {
     double nominal = 1;
     double most = 1;           // of that, by the rate that its port reports
-    double carried = 0, most_carried = 0;  // smoothed, and the most of it
-    int carried_for = 0;                   // intervals, at most kSteadyIntervals
+    double most_carried = 0;
+    uint64_t steady_bytes = 0, steady_busy = 0;  // of so many intervals
+    int steady = 0;
     NicMeter::Reading from{};  // at the interval's beginning
     bool known = false;
     int low = 0, well = 0;  // intervals running
@@ -204,7 +205,7 @@ class Capacities {
   bool is_over(std::span<const NicMeter::Reading> readings, uint64_t now);
   /// Ends the interval; the next one begins with these readings.
   Interval close(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part);
-  static void note_carried(Nic& nic, double carried);
+  static void note_carried(Nic& nic, const Span& span);
   void judge_all(const Interval& interval, bool planned);
   double bottleneck(const Interval& interval, size_t nic) const;
   /// `nic` is gray.
