@@ -261,7 +261,7 @@ NUMBERS = {
     "mode3.turns-spread": lambda results: short(statistics.mean(
         statistics.variance(map(math.log, ratios)) for _, _, jobs, each, _ in turn_points(results, *TURNS) if jobs >= 6 for ratios in each.values()) ** 0.5, 2),
     "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
-    **{f"mode3.starved-{mbits}": (lambda mbits: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_starved") if row["mbits"] == mbits))(mbits)
+    **{f"mode3.starved-{mbits}": (lambda mbits: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_starved_2") if row["mbits"] == mbits))(mbits)
        for mbits in ("200", "600")},
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
