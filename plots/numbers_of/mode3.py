@@ -263,6 +263,8 @@ NUMBERS = {
     "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
     **{f"mode3.starved-{mbits}": (lambda mbits: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_starved_2") if row["mbits"] == mbits))(mbits)
        for mbits in ("200", "600")},
+    **{f"mode3.turns-1024-{name}": (lambda lost: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_1024") if row["lost"] == lost))(lost)
+       for name, lost in (("eighth", "1/8"), ("half", "1/2"))},
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
