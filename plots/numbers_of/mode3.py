@@ -58,11 +58,18 @@ def mode3_eighth(results):
     return markdown(["AllReduce of", "each NIC (Gbit/s)", "lower bound (ms)", "jobs in mode 2", "ring, mode 2", "jobs in mode 3", "mode 3", "mode 3 / mode 2", "mode 3 / bound"], lines)
 
 
-def mode3_schedules(results):
-    """256 MiB with the tuner's schedule, and with schedules that were forced, in the same run."""
-    lines = [[row["variant"].removeprefix("R2CC_ALGORITHM=") or "the planner's choice", short(row["median_ms"]), short(float(row["median_ms"]) / float(row["bound_ms"]))]
-             for row in rows_of(results, "nccl", "nccl_mode3_256MiB_schedules") if row["step"] == "after"]
-    return markdown(["schedule", "time (ms)", "time / bound"], lines)
+def margin_times(results, case, step="after", column="median_ms"):
+    """{NCCL's version: ms} of a case at the default margin, four nodes on eight cores."""
+    found = {row["nccl"]: float(row[column]) for row in rows_of(results, "nccl", "nccl_mode3_default_margin") if row["case"].removesuffix("_again") == case and row["step"] == step}
+    if not found:
+        raise inputs.BadInput(f"{tables.path_of(results, 'nccl')}: the set nccl_mode3_default_margin has no case {case} with a step '{step}'")
+    return found
+
+
+def margin_ratio(results, pick, case, other="balance", step="after"):
+    """Mode 3's time over the other mode's, of all versions of NCCL."""
+    mine, others = margin_times(results, f"{case}_mode3", step), margin_times(results, f"{case}_{other}", step)
+    return pick(mine[version] / others[version] for version in mine)
 
 
 # The set, and the margin where it is not the one that those around it have.
@@ -234,7 +241,6 @@ BLOCKS = {
     "mode3": mode3,
     "mode3-eighth": mode3_eighth,
     "mode3-versions": mode3_versions,
-    "mode3-schedules": mode3_schedules,
     "mode3-algorithms": mode3_algorithms,
     "mode3-sizes": lambda results: mode3_sizes(results, *SIZES),
     "mode3-turns": mode3_turns,
@@ -265,6 +271,14 @@ NUMBERS = {
        for mbits in ("200", "600")},
     **{f"mode3.turns-1024-{name}": (lambda lost: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_1024") if row["lost"] == lost))(lost)
        for name, lost in (("eighth", "1/8"), ("half", "1/2"))},
+    "mode3.margin-eighth-slowest": lambda results: short(max(margin_times(results, "eighth_mode3", "struck", "max_ms").values()), 4),
+    **{f"mode3.margin-eighth-{version}": (lambda version: lambda results: short(margin_times(results, "eighth_mode3")[version]))(version) for version in ("2.28.9", "2.30.7")},
+    "mode3.margin-eighth-balance": lambda results: short(max(margin_times(results, "eighth_balance").values())),
+    "mode3.margin-graph": lambda results: short(margin_times(results, "graph_ring", "after, eagerly")["2.28.9"]),
+    "mode3.margin-graph-ring": lambda results: short(margin_times(results, "graph_ring")["2.28.9"]),
+    **{f"mode3.margin-{case}-{what}": (lambda case, pick: lambda results: short(margin_ratio(results, pick, case)))(case, pick)
+       for case in ("half", "lost", "six_nodes") for what, pick in (("least", min), ("most", max))},
+    "mode3.margin-healthy": lambda results: f"{margin_ratio(results, max, 'healthy', 'migrate', 'healthy'):.3f}",
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
     **{f"mode3.links-{on}-{what}": (lambda on, pick: lambda results: short(pick(float(row["retained"]) for row in rows_of(results, "runs", f"mode3_scenarios_links_{on}"))))(on, pick)
