@@ -21,6 +21,10 @@ struct NodeCounter::Table {
     std::atomic<uint64_t> begun;  // first operation that has not begun
     uint64_t padding[6];          // a cache line each
   };
+  struct Engine {
+    std::atomic<uint64_t> group;  // 0: free
+    std::atomic<uint64_t> lacks;  // kNominal − its pace
+  };
   struct Entry {
     std::atomic<uint64_t> from;
     std::atomic<uint64_t> epoch;
@@ -33,6 +37,7 @@ struct NodeCounter::Table {
   std::atomic<uint32_t> failed;
   Slot slots[kMostTuners];
   Entry entries[kViews];
+  Engine engines[kMostTuners];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
@@ -140,6 +145,35 @@ NodeCounter::Answer NodeCounter::answer_of(uint64_t number) const {
     return {entry.epoch.load(std::memory_order_relaxed), entry.least_bytes.load(std::memory_order_relaxed)};
   }
   return {};
+}
+
+CapacityCode NodeCounter::engine_pace(uint64_t who, CapacityCode own) {
+  const std::lock_guard lock(mutex_);
+  if (!complete_) return own;
+  Table::Engine* mine = nullptr;
+  uint64_t lacks = uint64_t(kNominal - own);
+  for (Table::Engine& engine : table().engines) {
+    if (engine.group.load(std::memory_order_acquire) == who)
+      mine = &engine;
+    else
+      lacks = std::max(lacks, engine.lacks.load(std::memory_order_relaxed));
+  }
+  for (size_t i = 0; !mine && own < kNominal && i < kMostTuners; ++i) {
+    uint64_t nobody = 0;
+    Table::Engine& engine = table().engines[i];
+    if (engine.group.compare_exchange_strong(nobody, who)) mine = &engine;
+  }
+  if (mine) mine->lacks.store(uint64_t(kNominal - own), std::memory_order_relaxed);
+  return CapacityCode(kNominal - std::min<uint64_t>(lacks, kNominal - 1));
+}
+
+void NodeCounter::forget_engine(uint64_t who) {
+  const std::lock_guard lock(mutex_);
+  for (Table::Engine& engine : table().engines)
+    if (engine.group.load(std::memory_order_acquire) == who) {
+      engine.lacks.store(0, std::memory_order_relaxed);
+      engine.group.store(0, std::memory_order_release);
+    }
 }
 
 std::optional<uint64_t> NodeCounter::hold(uint64_t ahead) {

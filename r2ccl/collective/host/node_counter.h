@@ -46,6 +46,11 @@ class NodeCounter {
   /// rank 0 decides for the tuners. `who` is not 0.
   bool lead(uint64_t who);
 
+  /// The engine of group `who` has this pace. Returns that of the slowest engine of the node's groups.
+  CapacityCode engine_pace(uint64_t who, CapacityCode own);
+  /// Group `who` is gone.
+  void forget_engine(uint64_t who);
+
   // As OperationCounter, for the group that leads.
   std::optional<uint64_t> hold(uint64_t ahead);
   /// `answer` holds from operation `from` on; nullopt or kNever: the old one goes on.

@@ -120,6 +120,20 @@ TEST(NodeCounter, a_failed_agreement_ends_every_wait) {
   for (const Counter& one : all) EXPECT_EQ(one->wait_for(0, 1h).error().code, ErrorCode::kPeerGone);
 }
 
+// Each group of a communicator has an engine of its own, but one group decides for all tuners.
+TEST(NodeCounter, the_slowest_engine_of_the_node_counts) {
+  const auto all = tuners(2);
+  EXPECT_EQ(all[0]->engine_pace(7, kNominal), kNominal);
+  EXPECT_EQ(all[1]->engine_pace(8, 5000), 5000);
+  EXPECT_EQ(all[0]->engine_pace(7, kNominal), 5000);
+  EXPECT_EQ(all[0]->engine_pace(9, 2000), 2000);  // two groups of a process
+  EXPECT_EQ(all[1]->engine_pace(8, 5000), 2000);
+  all[0]->forget_engine(9);
+  EXPECT_EQ(all[0]->engine_pace(7, kNominal), 5000);
+  EXPECT_EQ(all[1]->engine_pace(8, kNominal), kNominal);
+  EXPECT_EQ(all[0]->engine_pace(7, kNominal), kNominal);
+}
+
 TEST(NodeCounter, no_operation_slips_through_a_hold) {
   const auto all = tuners(2);
   std::atomic<uint64_t> begun[2] = {0, 0};

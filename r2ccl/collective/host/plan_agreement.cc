@@ -266,7 +266,8 @@ class Driver final : public PlanAgreement {
   uint64_t report(uint64_t now) {
     NodeCodes capacity = inputs_.capacity();
     if (const auto links = inputs_.changed_links()) own_links_.set(*links);
-    const CapacityCode pace = inputs_.engine_pace();
+    CapacityCode pace = inputs_.engine_pace();
+    if (const auto tuner = inputs_.tuner()) pace = tuner->engine_pace(pace);
     const uint64_t when =
         pacer_.due(capacity, reported_, now, own_links_.changed() || differ(pace, reported_pace_));
     const bool changed = now >= when;

@@ -41,6 +41,9 @@ class OperationCounter {
   virtual void resume(uint64_t from, const ViewPointer& view) = 0;
   /// There will be no decision: whoever waits gets this error.
   virtual void fail(const Error& error) = 0;
+  /// The group's engine has this pace. Returns that of the slowest one of the communicator's groups on this
+  /// node: only one of them decides for the tuners.
+  virtual CapacityCode engine_pace(CapacityCode own) { return own; }
 };
 
 class PlanAgreement {

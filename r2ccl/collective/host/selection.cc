@@ -23,8 +23,10 @@ namespace {
 /// What the agreement sees of the node's tuners: it turns a view into a size.
 class Follower final : public OperationCounter {
  public:
-  Follower(std::shared_ptr<NodeCounter> counter, Advise advise, uint32_t group)
-      : counter_(std::move(counter)), advise_(std::move(advise)), group_(group) {}
+  Follower(std::shared_ptr<NodeCounter> counter, Advise advise, uint32_t group, uint64_t id)
+      : counter_(std::move(counter)), advise_(std::move(advise)), group_(group), id_(id) {}
+  ~Follower() override { counter_->forget_engine(id_); }
+  CapacityCode engine_pace(CapacityCode own) override { return counter_->engine_pace(id_, own); }
   std::optional<uint64_t> hold(uint64_t ahead) override { return counter_->hold(ahead); }
   void resume(uint64_t from, const ViewPointer& view) override {
     if (!view || from == kNever) return counter_->resume(kNever, std::nullopt);
@@ -46,6 +48,7 @@ class Follower final : public OperationCounter {
   const std::shared_ptr<NodeCounter> counter_;
   const Advise advise_;
   const uint32_t group_;
+  const uint64_t id_;
 };
 
 }  // namespace
@@ -95,7 +98,8 @@ struct Registry {
   static void tell(GroupOffer& offer) {
     Selection& selection = *offer.selection_;
     if (!selection.counter_ || !selection.counted_) return;
-    offer.agreement_.count_tuner(std::make_shared<Follower>(selection.counter_, offer.advise_, offer.agreement_.group_number()),
+    offer.agreement_.count_tuner(std::make_shared<Follower>(selection.counter_, offer.advise_,
+                                                            offer.agreement_.group_number(), offer.id_),
                                  selection.counter_->lead(offer.id_));
   }
 };
