@@ -78,6 +78,9 @@ def flaws_of_healed(run, texts):
         agreed = [(int(epoch), words) for words, epoch in AGREED.findall(text)]
         if not any(words.startswith("all nodes are healthy") for _, words in agreed) or "node 2" not in agreed[-1][1]:
             found.append(f"rank {rank}'s plans end with {agreed[-2:]}")
+        healthy = re.search(r"all nodes are healthy; epoch \d+ from(.*?); epoch \d+ from", text, re.DOTALL)
+        if healthy is None or YIELDS.search(healthy[1]):
+            found.append(f"rank {rank}'s engine yields while no node is degraded")
     return found
 
 

@@ -15,11 +15,12 @@ std::optional<EnginePace::Yield> EnginePace::ended(
   const bool because_of_host = in_time_ns < kSlow * ring_ns || double(period.added_ns) > ring_ns;
   if (to_ring < kSlow || !because_of_host) {
     slow_ = 0;
-    if (well_since_ns_ == 0) well_since_ns_ = now_ns;
+    well_ns_ += period.took_ns;
     return std::nullopt;
   }
-  if (slow_ == 0) since_ns_ = now_ns - std::min(now_ns, period.took_ns), spent_ns_ = 0;
+  if (slow_ == 0) since_ns_ = now_ns - std::min(now_ns, period.took_ns), spent_ns_ = most_bytes_ = 0;
   spent_ns_ += period.took_ns;
+  most_bytes_ = std::max(most_bytes_, period.bytes);
   if (slow_ == 0 || to_ring < best_to_ring_) {
     best_ = period;
     best_to_ring_ = to_ring;
@@ -27,12 +28,15 @@ std::optional<EnginePace::Yield> EnginePace::ended(
   ++slow_;
   if (slow_ < kPeriods || now_ns - since_ns_ < kLeastNs) return std::nullopt;
   slow_ = 0;
-  const double pace = predicted_to_ring(best_.bytes) / best_to_ring_;
+  double pace = predicted_to_ring(best_.bytes) / best_to_ring_;
   if (!(pace <= kNoDifference)) return std::nullopt;  // also if it is not a number
+  // All sizes were slow. The largest ones gain most by prediction, and go back, too: while the engine yields
+  // nobody judges what it still runs.
+  if (most_bytes_ != best_.bytes) pace = std::min(pace, predicted_to_ring(most_bytes_));
   // Not having run is no proof of being well: another rank's engine may have yielded, or nothing was to be
   // done.
-  const bool again = hold_ns_ > 0 && (well_since_ns_ == 0 || since_ns_ < well_since_ns_ + hold_ns_);
-  well_since_ns_ = 0;
+  const bool again = well_ns_ < hold_ns_;
+  well_ns_ = 0;
   hold_ns_ = std::clamp(std::max(kTimes * spent_ns_, again ? 2 * hold_ns_ : 0), kFirstNs, kMostNs);
   relative_.store(std::max(pace, 0.01), std::memory_order_relaxed);
   until_ns_.store(now_ns + hold_ns_, std::memory_order_release);

@@ -50,7 +50,8 @@ class EnginePace {
   uint32_t slow_ = 0;           // in a row
   uint64_t since_ns_ = 0;       // the first of them began
   uint64_t spent_ns_ = 0;       // … and what they took, without what was between them
-  uint64_t well_since_ns_ = 0;  // the first one that was not slow, since it yielded; 0: none
+  uint64_t most_bytes_ = 0;     // of one of them
+  uint64_t well_ns_ = 0;        // what those that were not slow took, since it yielded
   EnginePeriod best_;           // of them, …
   double best_to_ring_ = 0;     // … which took so many times as long as NCCL's ring
   uint64_t hold_ns_ = 0;        // how long it yielded last
