@@ -43,7 +43,7 @@ class EnginePace {
   /// Shorter ones show latencies.
   static constexpr double kLeastRingSeconds = 2e-3;
   /// For how long it yields: so many times as long as it took to find out, at least kFirstNs, twice as long
-  /// each time, at most kMostNs. After as long a time without a reason to yield it begins with kFirstNs.
+  /// each time, at most kMostNs. After periods of as long that were not slow it begins with kFirstNs.
   static constexpr uint64_t kTimes = 32, kFirstNs = 30'000'000'000, kMostNs = 64 * kFirstNs;
 
  private:
