@@ -258,7 +258,7 @@ void print_plan(const Scenario& scenario, const Console& console) {
   for (const auto& [key, value] : scenario.overrides)
     console.out << ", " << key << " = " << value << " (command line)";
   for (const auto& [key, value] : scenario.matrix)
-    console.out << ", " << key << " = " << value << " (matrix)";
+    if (!scenario.overrides.contains(key)) console.out << ", " << key << " = " << value << " (matrix)";
   console.out << "\n\n" << bold(console, "Ranks") << "\n";
   for (int rank = 0; rank < scenario.fabric.ranks(); ++rank) {
     const int node = rank / scenario.fabric.ranks_per_node;

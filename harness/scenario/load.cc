@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -129,6 +130,8 @@ void for_each_added_key(const YAML::Node& root, const std::string& path,
 struct Axis {
   std::string path;
   size_t values = 0;
+  std::optional<std::string>
+      set{};  ///< the command line's value for the path, instead of the matrix's values
 };
 
 /// "16 MiB" -> "16MiB": fit for a directory name.
@@ -218,6 +221,38 @@ void apply_sets(Document& document, YAML::Node& root, const LoadOptions& options
   }
 }
 
+/// A key that the command line sets does not vary: else cells that run alike would have different names.
+void hold_what_is_set(std::vector<Axis>& axes, const LoadOptions& options) {
+  for (Axis& axis : axes) {
+    for (const auto& [path, text] : options.set)
+      if (path == axis.path) axis.set = text;
+    if (axis.path == "seed" && options.seed) axis.set = std::to_string(*options.seed);
+    if (axis.path == "repeats" && options.repeats) axis.set = std::to_string(*options.repeats);
+    if (axis.set) axis.values = 1;
+  }
+}
+
+/// A map that the command line sets replaces the values that a matrix gives to keys of it.
+void check_sets(Document& document, const std::vector<Axis>& axes, const LoadOptions& options) {
+  for (const auto& [path, text] : options.set)
+    for (const Axis& axis : axes)
+      if (axis.path.starts_with(path + "."))
+        document.problems().push_back(
+            {"--set " + path + "=" + text, 0, 0,
+             "the matrix of the file varies '" + axis.path + "'; set that key instead", ""});
+}
+
+/// The scalar that `text` is in YAML; `text` itself if it is none, which apply_sets() or the key's reader
+/// reports.
+std::string scalar_of(const std::string& text) {
+  try {
+    const YAML::Node value = YAML::Load(text);
+    return value.IsScalar() ? value.Scalar() : text;
+  } catch (const YAML::Exception&) {
+    return text;
+  }
+}
+
 void note_overrides(Scenario& scenario, const LoadOptions& options) {
   for (const auto& [path, text] : options.set) scenario.overrides[path] = text;
   if (options.repeats) scenario.overrides["repeats"] = std::to_string(*options.repeats);
@@ -283,6 +318,12 @@ Scenario read_cell(Document& document, const std::string& file, const std::strin
   std::map<std::string, std::string> chosen;
   std::string suffix;
   for (const Axis& axis : axes) {
+    if (axis.set) {
+      const std::string value = scalar_of(*axis.set);
+      suffix += "-" + file_name_part(value);
+      chosen[axis.path] = value;
+      continue;
+    }
     const YAML::Node value = root["matrix"][axis.path][cell % axis.values];
     cell /= axis.values;
     chosen[axis.path] = value.Scalar();
@@ -293,6 +334,7 @@ Scenario read_cell(Document& document, const std::string& file, const std::strin
     for_each_added_key(root, axis.path, [&](const YAML::Node& key) { document.add_place(key, mark); });
   }
   root.remove("matrix");
+  check_sets(document, axes, options);
   apply_sets(document, root, options, aliases);
   Scenario scenario = read_sections(document, root, std::filesystem::path(file).stem().string(), options);
   scenario.name += suffix;
@@ -318,7 +360,8 @@ void add_new(std::vector<Problem>& problems, std::vector<Problem>& of_cell) {
 
 std::vector<Scenario> parse_scenarios(const std::string& file, const std::string& text,
                                       const LoadOptions& options) {
-  const std::vector<Axis> axes = axes_of(file, text);
+  std::vector<Axis> axes = axes_of(file, text);
+  hold_what_is_set(axes, options);
   size_t cells = 1;
   for (const Axis& axis : axes) cells *= axis.values;
   std::vector<Scenario> scenarios;

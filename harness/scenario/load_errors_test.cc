@@ -105,6 +105,11 @@ TEST(LoadErrors, keys_of_a_matrix_and_of_set_are_told_with_their_place) {
   ASSERT_EQ(problems.size(), 2u) << ScenarioError(problems).what();
   EXPECT_EQ(problems[0].file, "--set fabrik.nodes=2");
   EXPECT_EQ(problems[1].file, "--set workload.bites=1 MiB");
+  options.set = {{"workload", "{op: allreduce}"}};
+  problems = problems_of(file("matrix:\n  workload.bytes: [1 MiB]"), options);
+  ASSERT_EQ(problems.size(), 1u) << ScenarioError(problems).what();
+  EXPECT_EQ(problems[0].file, "--set workload={op: allreduce}");
+  EXPECT_NE(problems[0].message.find("varies 'workload.bytes'"), std::string::npos) << problems[0].message;
 }
 
 TEST(LoadErrors, what_no_process_could_be_given_is_refused) {

@@ -128,6 +128,27 @@ matrix:
   EXPECT_EQ(all[3].matrix.at("workload.op"), "sendrecv");
 }
 
+TEST(Load, a_key_that_is_set_does_not_vary) {
+  const std::string text = R"(version: 1
+modes: [migrate]
+matrix:
+  workload.op: [allreduce, sendrecv]
+  workload.bytes: [1 MiB, 16 MiB, 64 MiB]
+  seed: [1, 2]
+)";
+  LoadOptions options;
+  options.set = {{"workload.bytes", "'4 MiB'"}};
+  options.seed = 9;
+  const std::vector<Scenario> all = parse_scenarios("m.yaml", text, options);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].name, "m-sendrecv-4MiB-9");
+  EXPECT_EQ(all[1].workload.bytes, 4u << 20);
+  EXPECT_EQ(all[1].seed, 9u);
+  EXPECT_EQ(all[1].matrix.at("workload.bytes"), "4 MiB");
+  EXPECT_EQ(all[1].matrix.at("seed"), "9");
+  EXPECT_EQ(all[1].overrides.at("workload.bytes"), "'4 MiB'");
+}
+
 TEST(Load, a_matrix_may_vary_an_entry_of_the_list_of_faults) {
   const std::vector<Scenario> all = parse_scenarios("m.yaml", R"(version: 1
 modes: [balance]
