@@ -8,12 +8,24 @@
 
 namespace r2bench {
 
-std::string nic_names(const Fabric& fabric) {
+constexpr int kMostMerged = 4;  // NCCL_NET_MAX_DEVS_PER_NIC
+
+namespace {
+
+/// What NCCL_NET_FORCE_MERGE says: the NICs of a node, as few merged NICs of like sizes. NCCL merges at most
+/// four.
+std::string merged_nics(const Fabric& fabric) {
+  const int groups = (fabric.nics_per_node + kMostMerged - 1) / kMostMerged;
   std::string names;
-  for (int nic = 0; nic < fabric.nics_per_node; ++nic)
-    names += (nic ? ",vhca" : "vhca") + std::to_string(nic);
+  for (int nic = 0, group = 0; nic < fabric.nics_per_node; ++nic) {
+    const bool next = nic == (group + 1) * fabric.nics_per_node / groups;
+    group += next;
+    names += (nic == 0 ? "" : next ? ";" : ",") + ("vhca" + std::to_string(nic));
+  }
   return names;
 }
+
+}  // namespace
 
 void add_nccl_variables(std::map<std::string, std::string>& environment, const Scenario& scenario,
                         const Mode& mode, const std::string& plugin, const std::string& node,
@@ -48,7 +60,7 @@ void add_nccl_variables(std::map<std::string, std::string>& environment, const S
   environment["NCCL_IB_MERGE_NICS"] = is_beside(transport) ? "0" : "1";
   if (scenario.fabric.kind == FabricKind::kVhca) {
     environment["NCCL_IB_GID_INDEX"] = "1";
-    if (!is_beside(transport)) environment["NCCL_NET_FORCE_MERGE"] = nic_names(scenario.fabric);
+    if (!is_beside(transport)) environment["NCCL_NET_FORCE_MERGE"] = merged_nics(scenario.fabric);
   }
   if (transport == Transport::kIbFailover)
     environment["NCCL_IB_RESILIENCY_PORT_FAILOVER"] = environment["NCCL_IB_RESILIENCY_PORT_RECOVERY"] = "1";

@@ -21,7 +21,4 @@ void add_nccl_variables(std::map<std::string, std::string>& environment, const S
 /// NcclOptions of the rank with this number (harness/workload/nccl/nccl_options.h).
 nlohmann::json nccl_options(const Scenario& scenario, const Mode& mode, int rank);
 
-/// "vhca0,vhca1 …": the node's NICs by name, as the fabric calls them.
-std::string nic_names(const Fabric& fabric);
-
 }  // namespace r2bench

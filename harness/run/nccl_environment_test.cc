@@ -9,11 +9,12 @@
 namespace r2bench {
 namespace {
 
-std::map<std::string, std::string> variables_of(const std::string& mode) {
+std::map<std::string, std::string> variables_of(const std::string& mode, int nics = 2) {
   const Scenario scenario = parse_scenarios("two_by_two.yaml", R"(version: 1
 name: two_by_two
 description: Two nodes of two ranks each.
-fabric: {nodes: 2, ranks_per_node: 2, nics_per_node: 2}
+fabric: {nodes: 2, ranks_per_node: 2, nics_per_node: )" + std::to_string(nics) +
+                                                                   R"(}
 workload: {engine: nccl, bytes: 4 MiB, iters: 256}
 modes: [)" + mode + "]\n")[0];
   std::map<std::string, std::string> environment;
@@ -57,6 +58,16 @@ TEST(NcclEnvironment, gives_each_transport_the_same_nics) {
   EXPECT_EQ(plugin.at("NCCL_NET_PLUGIN"), "/plugin.so");
   EXPECT_EQ(variables_of("{mode: baseline, transport: ib_failover}").at("NCCL_IB_RESILIENCY_PORT_FAILOVER"),
             "1");
+}
+
+TEST(NcclEnvironment, merges_no_more_than_four_nics_into_one) {
+  const auto merged = [](int nics) {
+    return variables_of("{mode: baseline, transport: ib_failover}", nics).at("NCCL_NET_FORCE_MERGE");
+  };
+  EXPECT_EQ(merged(1), "vhca0");
+  EXPECT_EQ(merged(4), "vhca0,vhca1,vhca2,vhca3");
+  EXPECT_EQ(merged(5), "vhca0,vhca1;vhca2,vhca3,vhca4");
+  EXPECT_EQ(merged(8), "vhca0,vhca1,vhca2,vhca3;vhca4,vhca5,vhca6,vhca7");
 }
 
 }  // namespace
