@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which plan, and whether CollNet is worth it: pure.
-add_library(r2ccl_advice STATIC host/advise.cc host/engine_pace.cc host/least_size.cc)
+add_library(r2ccl_advice STATIC host/advise.cc host/engine_judge.cc host/engine_pace.cc host/least_size.cc)
 target_link_libraries(r2ccl_advice PUBLIC r2ccl_collective)
 set_target_properties(r2ccl_advice PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 # The agreement on capacities among the processes of a group, and what NCCL's tuner decides by it.

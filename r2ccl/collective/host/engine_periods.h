@@ -32,6 +32,8 @@ class EnginePeriods {
     if (open == 0) start(false, now, added);
     counts_ = counts && (open == 0 || counts_);
   }
+  /// What has passed of a period says nothing any more: another one begins, with `open` operations under way.
+  void cut(size_t open, uint64_t now, uint64_t added) { start(open > 0, now, added); }
   /// The engine was polled. `moved`: it found something to do. What moved nothing came in time: a thread that
   /// has nothing to do may yield its CPU.
   void polled(uint64_t from, uint64_t to, bool moved) {

@@ -197,7 +197,7 @@ NodeCapacity Group::capacity() const {
   now.nics[0] = net_.nic_capacity(setting_.device);
   for (size_t i = 1; i < transport_.stripes(); ++i)
     now.nics[i] = net_.nic_capacity(setting_.further[i - 1].device);
-  now.engine_pace = pace_.relative(now_ns());
+  now.engine_pace = judge_.relative(now_ns());
   return now;
 }
 
@@ -216,10 +216,10 @@ Result<void> Group::poll() {
   auto connected = transport_.progress();
   if (!connected) error_ = connected.error();
   if (!error_) {
-    const uint64_t from = periods_.counts() ? now_ns() : 0;
+    const uint64_t from = judge_.counts() ? now_ns() : 0;
     auto moved = executor_.poll();
     if (!moved) error_ = moved.error();
-    if (moved && periods_.counts()) periods_.polled(from, now_ns(), *moved);
+    if (moved && judge_.counts()) judge_.polled(from, now_ns(), *moved);
   }
   if (error_) return *error_;
   return {};
@@ -363,16 +363,11 @@ Result<Operation*> Group::begin(Collective collective, const void* sent, void* r
   if (!work) return work.error();
   work->element_bytes = element;
   work->reduce = collective == Collective::kAllGather ? nullptr : reduction_of(type, reduction);
-  if (view_ && view_->epoch != next_view_->epoch) pace_.view_changes();
-  view_ = next_view_;
-  // A group whose schedule is forced stays with it, and where no node is degraded nobody asks how fast the
-  // engine is.
-  const bool counts = collective == Collective::kAllReduce && setting_.algorithm.empty() &&
-                      view_->epoch > 0 && ranks() > 1 && any_degraded(view_->capacities);
   auto program = this->program(*next_view_, collective, elements * element);
   work->ranges = program->ranges(elements);
   work->program = std::move(program);
-  periods_.begins(open_.size(), counts, now_ns(), added_ns());
+  judge_.begins(open_.size(), next_view_, collective == Collective::kAllReduce && setting_.algorithm.empty(),
+                now_ns(), added_ns());
   operation->run = executor_.begin(std::move(*work));
   ++operations_;
   next_view_ = nullptr;
@@ -394,19 +389,7 @@ double Group::seen_rate() const {
   return known == 0 ? 0 : sum / double(known);
 }
 
-void Group::judge(const EnginePeriod& period) {
-  Speeds seen = speeds_;
-  seen.bytes_per_second *= seen_rate();
-  if (seen.bytes_per_second <= 0) return;
-  const auto predicted_to_ring = [this](uint64_t bytes) {
-    const EngineAdvice advice = advise(view_->capacities, bytes, speeds_, view_->nics);
-    return advice.ring_seconds > 0 ? advice.predicted_seconds / advice.ring_seconds : 1;
-  };
-  const double ring = ring_seconds(view_->capacities, period.bytes, seen);
-  // In large groups latencies alone are longer than what is judged.
-  if (ring - ring_seconds(view_->capacities, 0, seen) < EnginePace::kLeastRingSeconds) return;
-  const auto yield = pace_.ended(period, ring, now_ns(), predicted_to_ring);
-  if (!yield) return;
+void Group::warn(const EnginePace::Yield& yield) {
   R2_WARN(
       "NET/R2CCL: mode 3: AllReduces over the host engine take %.2f times as long as over NCCL's ring under "
       "Balance: for %.0f %% of the time there is something to do, and the thread that runs the engine "
@@ -414,7 +397,7 @@ void Group::judge(const EnginePeriod& period) {
       "proxy thread) is not there, and for %.0f %% it adds. If CollNet is not forced, they go back to NCCL's "
       "ring "
       "for %.0f s. Leave a CPU to that thread to avoid this",
-      yield->to_ring, yield->late * 100, yield->added * 100, double(yield->for_ns) * 1e-9);
+      yield.to_ring, yield.late * 100, yield.added * 100, double(yield.for_ns) * 1e-9);
 }
 
 Result<TestOutcome> Group::test(Operation* operation) {
@@ -426,7 +409,9 @@ Result<TestOutcome> Group::test(Operation* operation) {
   executor_.release(operation->run);
   if (operation->scratch.first > 0) scratch_.push_back(operation->scratch);
   std::erase_if(open_, [operation](const auto& held) { return held.get() == operation; });
-  if (const auto period = periods_.ended(outcome.bytes, open_.size(), now_ns(), added_ns())) judge(*period);
+  const auto yield = judge_.ended(outcome.bytes, open_.size(), now_ns(), added_ns(), speeds_,
+                                  [this] { return seen_rate(); });
+  if (yield) warn(*yield);
   return outcome;
 }
 

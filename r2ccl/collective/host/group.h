@@ -15,7 +15,7 @@
 
 #include "r2ccl/collective/host/advise.h"
 #include "r2ccl/collective/host/engine.h"
-#include "r2ccl/collective/host/engine_pace.h"
+#include "r2ccl/collective/host/engine_judge.h"
 #include "r2ccl/collective/host/executor.h"
 #include "r2ccl/collective/host/plan_agreement.h"
 #include "r2ccl/collective/host/program.h"
@@ -108,7 +108,7 @@ class Group {
   Result<void> poll();
   uint64_t added_ns() const { return static_cast<uint64_t>(counters().reducing.count()); }
   double seen_rate() const;
-  void judge(const EnginePeriod& period);
+  static void warn(const EnginePace::Yield& yield);
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
   Schedule allreduce_schedule(const View& view, uint64_t bytes);
   std::shared_ptr<Program> make_program(const View& view, Collective collective, uint64_t bytes);
@@ -126,7 +126,7 @@ class Group {
   const std::unique_ptr<GroupPlan> plan_;  // what the net knows of this group's plans; nullptr: it need not
   StripedTransport transport_;
   Executor executor_;
-  EnginePace pace_;  // which the agreement's thread looks at
+  EngineJudge judge_;  // which the agreement's thread looks at
   std::unique_ptr<PlanAgreement> agreement_;
   std::unique_ptr<LinkWatch> link_watch_;  // ends before the agreement that it tells
   uint64_t told_epoch_ = 0;
@@ -134,8 +134,6 @@ class Group {
   ViewPointer next_view_;                    // of the operation that is about to begin
   std::map<std::tuple<uint64_t, Collective, uint64_t>, std::shared_ptr<Program>> programs_;  // epoch, size
   std::vector<std::unique_ptr<Operation>> open_;
-  ViewPointer view_;  // of the newest operation
-  EnginePeriods periods_;
   std::vector<std::pair<size_t, StagingMemory>> scratch_;  // not in use; the number is its size
   std::optional<Error> error_;
 };
