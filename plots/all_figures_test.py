@@ -79,7 +79,7 @@ class Program(unittest.TestCase):
         shutil.copytree(os.path.join(RESULTS, "tables"), place)
         path = os.path.join(place, "matrix.csv")
         header = ",".join(tables.COLUMNS["matrix"])
-        for content, words in (("hello,world\n1,2\n", ": is no table of matrix"), (header + "\nmatrix_migrate,noop,conn", ":2: was cut off"), ("", ": is no table of matrix"),
+        for content, words in (("hello,world\n1,2\n", ": is no table of matrix"), (header + "\nmode1,noop,conn", ":2: was cut off"), ("", ": is no table of matrix"),
                                (header.replace("verdict", "judgement") + "\n", "it has no column 'verdict'")):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(content)

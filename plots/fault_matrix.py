@@ -4,7 +4,7 @@
 
     python3 plots/fault_matrix.py --results results --out DIR
 
-Reads results/tables/matrix.csv, sets matrix_migrate and matrix_balance (r2bench matrix). A field stands for all its cells (operations × ends)
+Reads results/tables/matrix.csv, sets mode1 and mode2 (r2bench matrix). A field stands for all its cells (operations × ends)
 and has the colour of the worst of them; a fraction such as 5/6 says how many of its cells hold, if not all do."""
 
 import sys
@@ -14,8 +14,8 @@ import style
 import tables
 
 NAME = "fault_matrix"
-SETS = [("live migration", "matrix_migrate"), ("Balance", "matrix_balance")]
-COMMAND = "r2bench matrix --mode migrate --out DIR (and --mode balance); plots/collect.py matrix matrix_migrate DIR/matrix.json (and matrix_balance)"
+SETS = [("live migration", "mode1"), ("Balance", "mode2")]
+COMMAND = "r2bench matrix --mode migrate --out DIR (and --mode balance); plots/collect.py matrix mode1 DIR/matrix.json (and mode2)"
 # From best to worst; a field is as bad as its worst cell.
 STATES = [("empty", "cannot happen", "#F2F2F2"), ("survives", "job continues, every element right", "#7FB8DB"),
           ("explained", "error within its bound", style.YELLOW), ("missed", "fault missed its moment", "#BBBBBB"),

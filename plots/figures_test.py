@@ -245,8 +245,8 @@ class Drawn(unittest.TestCase):
 
     def test_fault_matrix(self):
         figure = fault_matrix.draw(fault_matrix.data(RESULTS))
-        for axes, mode in zip(figure.axes, ("migrate", "balance")):
-            table = rows("matrix", set=f"matrix_{mode}")
+        for axes, name in zip(figure.axes, ("mode1", "mode2")):
+            table = rows("matrix", set=name)
             faults = list(dict.fromkeys(cell["fault"] for cell in table))
             moments = ["connect", "first_message", "mid_message", "last_segment", "replay", "failback", "close"]
             self.assertEqual(set(moments), {cell["moment"] for cell in table})

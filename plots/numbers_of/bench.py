@@ -91,7 +91,7 @@ def false_alarms(results):
 
 def matrix(results):
     rows = []
-    for name, title in (("matrix_migrate", "1"), ("matrix_balance", "2"), ("matrix_allreduce", "3")):
+    for name, title in (("mode1", "1"), ("mode2", "2"), ("mode3", "3")):
         cells = rows_of(results, "matrix", name)
         count = [sum(cell["verdict"] == verdict for cell in cells) for verdict in ("pass", "fail", "missed")]
         run = [cell for cell in cells if cell["verdict"] != "empty"]
