@@ -52,11 +52,11 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             os.mkdir(os.path.join(results, "tables"))
-            tables.replace(results, "head_to_head", "head_to_head_two_gpus_60", [
+            tables.replace(results, "head_to_head", "two_gpus_60", [
                 row(512, name, seed, ms) for seed in range(1, 11) for name, ms in (("ib", 10), ("r2ccl_migrate", 10 + seed))])
-            tables.replace(results, "head_to_head", "head_to_head_two_gpus_cost", [
+            tables.replace(results, "head_to_head", "two_gpus_cost", [
                 row(8, "ib", 1, 1), row(8, "ib", 2, 4), row(8, "ib", 3, 2), row(8, "r2ccl_migrate", 1, 2), row(8, "r2ccl_migrate", 2, 2), row(8, "r2ccl_migrate", 3, 3)])
-            tables.replace(results, "head_to_head", "head_to_head_two_gpus", [
+            tables.replace(results, "head_to_head", "two_gpus", [
                 row(8, "ib", 1, 1), row(8, "r2ccl_migrate", 1, 9), row(64, "ib", 1, 1), row(64, "r2ccl_balance", 1, 5)])
             found = transports.head_to_head_cost_spread(results).splitlines()[2:]
             self.assertEqual([line.split(" | ")[:7] for line in found],

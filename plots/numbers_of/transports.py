@@ -7,8 +7,8 @@ import inputs
 import tables
 from numbers_of.words import from_to, markdown, median_between, median_of, rows_of, short
 
-SEEDS = ("head_to_head", "head_to_head_h200_2")  # of the table of faults: two on one machine, and the third on another, with a later build
-MACHINES = ("head_to_head", "head_to_head_h200_2", "head_to_head_two_gpus")  # of what was run again with a later build, on another machine
+SEEDS = ("head_to_head", "h200_2")  # of the table of faults: two on one machine, and the third on another, with a later build
+MACHINES = ("head_to_head", "h200_2", "two_gpus")  # of what was run again with a later build, on another machine
 TRANSPORTS = {"ib": "NCCL's IB", "ib_unmerged": "NCCL's IB, NICs not merged", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
               "upstream": "upstream R2CCL", "upstream_1s": "upstream R2CCL, time-out 1 s"}
 
@@ -34,9 +34,9 @@ def used_again(rows):
 
 def head_to_head(results):
     lines = []
-    groups = [group for sets in (SEEDS, ("head_to_head_repaired",), ("head_to_head_h200_3",)) for group in by_transport(results, "faults", "fault", "heal_ms", measured=sets)]
+    groups = [group for sets in (SEEDS, ("head_to_head_repaired",), ("h200_3",)) for group in by_transport(results, "faults", "fault", "heal_ms", measured=sets)]
     known = {row["fault"] for row in rows_of(results, "head_to_head", *SEEDS)}
-    groups = [group for group in groups if group[1][0]["set"] != "head_to_head_h200_3" or group[0][0][0] not in known]  # of the latest set, the faults that only it has
+    groups = [group for group in groups if group[1][0]["set"] != "h200_3" or group[0][0][0] not in known]  # of the latest set, the faults that only it has
     for ((fault, heals), transport), rows in sorted(groups, key=lambda group: (group[0][0], list(TRANSPORTS).index(group[0][1]))):
         healed = heals not in ("", "0")
         if healed and rows[0]["set"] in SEEDS:  # some of these jobs were too short to see NCCL use the NIC again
@@ -91,7 +91,7 @@ def head_to_head_timeouts(results):
     return markdown(["IB timeout", "fault", "transport", "survives", "wrong elements", "longest (ms)", "retained"], lines)
 
 
-def head_to_head_cost(results, measured=("head_to_head_h200", "head_to_head_h200_2")):
+def head_to_head_cost(results, measured=("h200", "h200_2")):
     groups = by_transport(results, "cost", "bytes", measured=measured)
     theirs = {size: rows for ((size,), transport), rows in groups if transport == "ib"}
     lines = []
@@ -101,7 +101,7 @@ def head_to_head_cost(results, measured=("head_to_head_h200", "head_to_head_h200
     return markdown(["size", "transport", "operation (ms)", "ratio to NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
-TWO_GPUS = ("head_to_head_two_gpus_60", "head_to_head_two_gpus_cost", "head_to_head_two_gpus")  # the first that has a size is what is said of it
+TWO_GPUS = ("two_gpus_60", "two_gpus_cost", "two_gpus")  # the first that has a size is what is said of it
 
 
 def cost_in_turns(results, measured=TWO_GPUS):
@@ -123,7 +123,7 @@ def head_to_head_cost_spread(results):
 
 
 # By what NCCL's IB transport has: sets whose seeds differ.
-FOUR_GPUS = {"ib": ("head_to_head_four_gpus",), "ib_unmerged": ("head_to_head_four_gpus_unmerged", "head_to_head_four_gpus_mode2")}
+FOUR_GPUS = {"ib": ("four_gpus",), "ib_unmerged": ("four_gpus_unmerged", "four_gpus_mode2")}
 ONE_CHANNEL = "head_to_head_upstream_one_channel"
 FOUR_GPUS_SETS = {name for sets in FOUR_GPUS.values() for name in sets}
 
@@ -193,7 +193,7 @@ def used_again_seconds(results, pick):
 
 
 THEIRS = ("allgather", "reducescatter", "sendrecv")  # whose rate under Balance upstream publishes
-LATER_SEEDS = ("head_to_head_h200_2", "head_to_head_h200_3")
+LATER_SEEDS = ("h200_2", "h200_3")
 
 
 def later_seeds(results):
@@ -243,7 +243,7 @@ NUMBERS = {
     "h2h.later-seeds-one-way": one_way_of_later_seeds,
     **{f"h2h.retained-{name}": (lambda pick, of_limit: lambda results: retained_of(results, THEIRS, pick, of_limit))(pick, of_limit)
        for name, pick, of_limit in (("least", min, False), ("most", max, False), ("of-limit-least", min, True), ("of-limit-most", max, True))},
-    "h2h.two-apart-error": lambda results: short(float(head_to_head_rows(results, "head_to_head_h200_3", "faults", fault="two_apart", transport="ib_failover")[0]["error_ms"]) / 1000, 2),
+    "h2h.two-apart-error": lambda results: short(float(head_to_head_rows(results, "h200_3", "faults", fault="two_apart", transport="ib_failover")[0]["error_ms"]) / 1000, 2),
     "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-256MiB": lambda results: cost_on_h100(results, 256 << 20, ["r2ccl_balance"]),
