@@ -34,7 +34,7 @@ def nccl_stalls(results):
 def renewals(results):
     """Cells that differ only in when the communicators were renewed are one line."""
     found = {}
-    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2", "nccl_renewals_in_migration_3", "nccl_renewals_in_migration_4", "nccl_renewals_2_23"):
+    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2", "nccl_renewals_in_migration_3", "nccl_renewals_in_migration_4", "nccl_renewals_2_23", "nccl_renewals_after"):
         when = "between operations" if row["delay_ms"] == "" else "in the struck operation" if row["iter"] == "20" else "in a later operation"
         if row["in_migration"] not in ("", "0"):
             when = "in a migration without a path"
@@ -50,7 +50,7 @@ def renewals(results):
     return markdown(["communicators end by", "NCCL", "when", "continues", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
 
 
-GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_four_nics", "nccl_removed", "nccl_registered")
+GPU_SETS = ("nccl_protocols", "nccl_more", "nccl_gpu_direct", "nccl_collectives", "nccl_four_nics", "nccl_four_nodes", "nccl_removed", "nccl_registered")
 ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down, in place", "group": "nccl_port_down, four calls a group",
            "blackhole": "nccl_blackhole", "qp_error": "nccl_qp_error"}
 
