@@ -9,6 +9,7 @@ from numbers_of.words import from_to, markdown, median_between, median_of, rows_
 
 SEEDS = ("head_to_head", "h200_2")  # of the table of faults: two on one machine, and the third on another, with a later build
 MACHINES = ("head_to_head", "h200_2", "two_gpus")  # of what was run again with a later build, on another machine
+RETAINED = (*MACHINES, "head_to_head_retained_8")
 TRANSPORTS = {"ib": "NCCL's IB", "ib_unmerged": "NCCL's IB, NICs not merged", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
               "upstream": "upstream R2CCL", "upstream_1s": "upstream R2CCL, time-out 1 s"}
 
@@ -68,19 +69,20 @@ def limited_by_ports(row):
 
 def head_to_head_retained(results):
     lines = []
-    for ((op, nics, _), transport), every in by_transport(results, "retained", "op", "nics", "mbits", measured=MACHINES):
+    for ((op, nics, _), transport), every in by_transport(results, "retained", "op", "nics", "mbits", measured=RETAINED):
         rows = [row for row in every if limited_by_ports(row)]
         if rows:
-            lines.append([op, nics, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3), short(1 - 1 / int(nics), 3)])
-    return markdown(["collective", "NICs", "transport", "survives", "wrong elements", "retained", "limit"], lines)
+            lines.append([op, nics, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "stall_ms"), median_of(rows, "retained", 3),
+                          short(1 - 1 / int(nics), 3), f"{sum(row['as_predicted'] == '1' for row in rows)} of {len(rows)}"])
+    return markdown(["collective", "NICs", "transport", "survives", "wrong elements", "longest (ms)", "retained", "limit", "as predicted"], lines)
 
 
-def retained_of(results, ops, pick, of_limit=False):
-    """Balance with one NIC lost for good: the least or most rate of these collectives' medians, or its part of the limit."""
+def retained_of(results, pick, ops, nics=4, transport="r2ccl_balance", column="retained", of_limit=False):
+    """One of so many NICs lost for good: the least or most of these collectives' medians, or the rate's part of the limit."""
     found = []
-    for ((op, nics, _), transport), rows in by_transport(results, "retained", "op", "nics", "mbits", measured=MACHINES):
-        if op in ops and transport == "r2ccl_balance" and limited_by_ports(rows[0]):
-            found.append(statistics.median(float(row["retained"]) for row in rows) / (1 - 1 / int(nics) if of_limit else 1))
+    for ((op, count, _), name), rows in by_transport(results, "retained", "op", "nics", "mbits", measured=RETAINED):
+        if op in ops and (int(count), name) == (nics, transport) and limited_by_ports(rows[0]):
+            found.append(statistics.median(float(row[column]) for row in rows) / (1 - 1 / nics if of_limit else 1))
     return short(pick(found))
 
 
@@ -193,6 +195,7 @@ def used_again_seconds(results, pick):
 
 
 THEIRS = ("allgather", "reducescatter", "sendrecv")  # whose rate under Balance upstream publishes
+RINGS, PAIRS = ("allreduce", "allgather", "reducescatter"), ("sendrecv", "alltoall")
 LATER_SEEDS = ("h200_2", "h200_3")
 
 
@@ -241,8 +244,12 @@ NUMBERS = {
     "h2h.later-seeds-rows": lambda results: str(later_seeds(results)[1]),
     "h2h.later-seeds-wrong": lambda results: str(sum(int(row["wrong"]) for name in LATER_SEEDS for row in head_to_head_rows(results, name, "faults"))),
     "h2h.later-seeds-one-way": one_way_of_later_seeds,
-    **{f"h2h.retained-{name}": (lambda pick, of_limit: lambda results: retained_of(results, THEIRS, pick, of_limit))(pick, of_limit)
-       for name, pick, of_limit in (("least", min, False), ("most", max, False), ("of-limit-least", min, True), ("of-limit-most", max, True))},
+    **{f"h2h.retained-{eight}{of}{what}": (lambda pick, nics, of_limit: lambda results: retained_of(results, pick, THEIRS, nics, of_limit=of_limit))(pick, nics, bool(of))
+       for eight, nics in (("", 4), ("8-", 8)) for of in ("", "of-limit-") for what, pick in (("least", min), ("most", max))},
+    **{f"h2h.eight-{name}-{what}": (lambda pick, ops, of: lambda results: retained_of(results, pick, ops, 8, *of))(pick, ops, of)
+       for name, ops, of in (("mode1", RINGS, ("r2ccl_migrate",)), ("mode1-pairs", PAIRS, ("r2ccl_migrate",)), ("mode2", RINGS + PAIRS, ("r2ccl_balance",)), ("ib", RINGS + PAIRS, ("ib_failover",)),
+                             ("ib-stall", RINGS + PAIRS, ("ib_failover", "stall_ms")), ("mode1-stall", RINGS + PAIRS, ("r2ccl_migrate", "stall_ms")), ("mode2-stall", RINGS + PAIRS, ("r2ccl_balance", "stall_ms")))
+       for what, pick in (("least", min), ("most", max))},
     "h2h.two-apart-error": lambda results: short(float(head_to_head_rows(results, "h200_3", "faults", fault="two_apart", transport="ib_failover")[0]["error_ms"]) / 1000, 2),
     "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
