@@ -10,6 +10,7 @@ from numbers_of.words import from_to, markdown, mean_between, median_between, me
 
 MEASURED = ("beside", "beside_2", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
 PORTS = "beside_ports"  # NICs of a limited rate
+SMALL = "beside_small"  # sizes below 64 KiB, NICs without a limit
 # The rule of ACKs, the set, the transport.
 ACKS = (("16 tests", "beside_8", "migrate_beside_ib"), ("1024 tests", "beside_acks_1024", "migrate_beside_ib"), ("none awaited", "beside_8", "loose_beside_ib"),
         ("16 tests", "beside_11", "migrate_beside_ib"), ("16 tests, or 1024 if not asked for soon", "beside_ack_soon", "migrate_beside_ib"),
@@ -74,18 +75,20 @@ def mean_and_interval(each):
 
 
 def means_table(results, name):
-    """NICs of a limited rate, between which jobs differ little: the mean of few jobs' ratios has an interval where their median has none."""
-    lines = []
+    """Jobs that differ little: the mean of few jobs' ratios has an interval where their median has none. NICs of a limited rate have a column more."""
+    limited, lines = name == PORTS, []
     for (size, transport), (ratios, rows) in beside(results, name).items():
         ms = statistics.median(float(row["other_ms"]) for row in rows)
         each = of_jobs(rows)
         cpu = [float(row["cpu_ratio"]) for row in rows]
-        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), short(of_ports(results, name, size, ms)), *mean_and_interval(each),
+        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), *([short(of_ports(results, name, size, ms))] if limited else []), *mean_and_interval(each),
                       within_bound(size, mean_between(each)), *mean_and_interval(cpu)])
-    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", "of its ports' rate", "ratio of the times", "95 % interval", "bound", "ratio of the CPU times", "95 % interval"], lines)
+    return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", *(["of its ports' rate"] if limited else []), "ratio of the times", "95 % interval", "bound", "ratio of the CPU times", "95 % interval"], lines)
 
 
 PLUGIN = ("migrate_beside_ib", "balance_beside_ib")
+WHO = (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))
+SMALL_SIZES = (("8B", 8), ("512B", 512), ("32KiB", 32 * 1024))
 
 
 def ports_cpu(results, sizes, *transports):
@@ -105,6 +108,24 @@ def ports_share(results, size):
 def ports_spread(results, pick):
     """Standard deviation of the jobs' ratios at a point, in percent."""
     return short(pick(100 * statistics.stdev(of_jobs(rows)) for _, rows in beside(results, PORTS).values()), 2)
+
+
+def jobs_of(rows, cpu=False):
+    """Of each job the ratio of the times, or of the CPU times."""
+    return [float(row["cpu_ratio"]) for row in rows] if cpu else of_jobs(rows)
+
+
+def small_point(results, size, transport, cpu):
+    return statistics.mean(jobs_of(beside(results, SMALL)[size, transport][1], cpu))
+
+
+def small_between(results, size, transport, cpu):
+    return mean_and_interval(jobs_of(beside(results, SMALL)[size, transport][1], cpu))[1]
+
+
+def small_most(results, pick, transports, cpu, sizes):
+    """The least or greatest mean at these sizes."""
+    return f"{pick(small_point(results, size, transport, cpu) for size in sizes for transport in transports):.4f}"
 
 
 def ports_means(results, pick, *transports):
@@ -138,6 +159,7 @@ def beside_ratio(results, size, transport, *sets):
 BLOCKS = {
     "beside": lambda results: beside_table(results, *MEASURED),
     "beside-ports": lambda results: means_table(results, PORTS),
+    "beside-small": lambda results: means_table(results, SMALL),
     "beside-causes": lambda results: beside_table(results, "beside_causes"),
     "beside-sends": beside_sends,
     "beside-acks": beside_acks,
@@ -154,6 +176,15 @@ NUMBERS = {
     **{f"beside.ports-share-{name}": (lambda size: lambda results: ports_share(results, size))(size) for name, size in (("1mib", 2**20), ("1gib", 2**30))},
     **{f"beside.ports-cpu-{name}": (lambda sizes, transports: lambda results: ports_cpu(results, sizes, *transports))(sizes, transports)
        for name, sizes, transports in (("1mib-mode1", (2**20,), PLUGIN[:1]), ("1mib-mode2", (2**20,), PLUGIN[1:]), ("64mib-mode1", (2**26,), PLUGIN[:1]), ("1gib-mode2", (2**30,), PLUGIN[1:]))},
+    **{f"beside.small-{where}-{who}{'-cpu' * cpu}": (lambda size, transport, cpu: lambda results: f"{small_point(results, size, transport, cpu):.4f}")(size, transport, cpu)
+       for where, size in SMALL_SIZES for who, transport in WHO for cpu in (False, True)},
+    **{f"beside.small-{where}-{who}{'-cpu' * cpu}-interval": (lambda size, transport, cpu: lambda results: small_between(results, size, transport, cpu))(size, transport, cpu)
+       for where, size in SMALL_SIZES for who, transport in WHO for cpu in (False, True)},
+    **{f"beside.small-{whose}{'-cpu' * cpu}-{what}": (lambda pick, transports, cpu, sizes: lambda results: small_most(results, pick, transports, cpu, sizes))(pick, transports, cpu, sizes)
+       for whose, transports, cpu, sizes in (("modes", PLUGIN, False, (512, 4096, 32768)), ("modes", PLUGIN, True, (8, 512, 4096)), ("control", ("ib_beside_ib",), False, (8, 512, 4096, 32768)),
+                                             ("control", ("ib_beside_ib",), True, (8, 512, 4096)))
+       for what, pick in (("least", min), ("most", max))},
+    "beside.small-cpu-above": lambda results: str(sum(mean_between(jobs_of(rows, True))[0] > 1 for (size, transport), (_, rows) in beside(results, SMALL).items() if transport in PLUGIN and size < 32768)),
     "beside.ports-cpu-above": lambda results: str(sum(low > 1 for low, _ in ports_cpu_intervals(results))),
     "beside.ports-cpu-points": lambda results: str(len(ports_cpu_intervals(results))),
     "beside.1mib-modes": lambda results: short(max(statistics.median(beside_ratio(results, 2**20, transport, *MEASURED)) for transport in PLUGIN)),
