@@ -13,11 +13,11 @@ constexpr int kMessages = 8;
 // The home rail is tried again 100 ms after it failed: by then the job must still run, and some time after.
 constexpr int kMessagesOfFailback = 44;
 
-// On the host engine an AllReduce of 1 MiB leaves node 0 in 32 messages of 32 KiB, which take turns on its
+// On the host engine an AllReduce of 1 MiB leaves node 0 in 16 messages of 64 KiB, which take turns on its
 // two NICs. The group has said 5 small messages on the first of them by then: a greeting for each of its four
 // slots, and how fast node 0 adds.
 constexpr int kSetUpMessagesOnEngine = 5;
-constexpr int kMessagesOnEngine = 16;
+constexpr int kMessagesOnEngine = 8;
 constexpr int kOperationsOnEngine = 3;
 constexpr int kOperationsOfFailbackOnEngine = 20;
 

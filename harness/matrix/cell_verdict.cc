@@ -17,7 +17,7 @@ using r2ccl::trace::EventType;
 /// that stops a device (R2CC_FENCE_MS, 0.5 s; R2CC_REMOVAL_MS, here 1 s), and what a busy machine adds.
 constexpr double kErrorBoundMs = 500 + 1000 + 4500;
 
-/// The host engine's messages of an operation are of 32 KiB, those of its set-up of at most 1 KiB.
+/// The host engine's messages of an operation are of 64 KiB, those of its set-up of at most 1 KiB.
 constexpr uint32_t kLeastOfOperation = 4096;
 
 std::string ms(double value) {

@@ -62,6 +62,18 @@ TEST_F(MatrixRun, a_cell_whose_job_was_broken_off_has_not_failed) {
   EXPECT_TRUE(fs::is_empty(root / "failed"));
 }
 
+// The cell counts the messages that the host engine posts. If it sends fewer or larger ones, the last never
+// comes, and every cell of this moment is missed.
+TEST_F(MatrixRun, the_last_message_on_the_engine_comes) {
+  options.mode = "allreduce";
+  cells.clear();
+  for (const Cell& cell : all_cells())
+    if (cell.name() == "noop/last_segment/AllReduce/sender") cells.push_back(cell);
+  const CellRuns runs = run_cells(cells, options, nullptr, cancel);
+  ASSERT_EQ(runs.finished.size(), 1u);
+  EXPECT_EQ(runs.finished[0].result.verdict, CellVerdict::kPass) << runs.finished[0].result.why;
+}
+
 // As on a disk that is full by then.
 TEST_F(MatrixRun, an_error_of_one_cell_leaves_the_results_of_the_others) {
   const CellRuns runs = run_cells(
