@@ -49,7 +49,7 @@ struct Job {
   /// … of which so many stand beside each other, on channels of their own: latency in one of them is the
   /// others' time.
   uint32_t beside = 1;
-  /// … as far as the schedule's lanes permit: a rank has at most so many ends of connections. 0: no limit.
+  /// … as far as the schedule's lanes permit (beside_within()). 0: no limit.
   uint32_t most_ends = 0;
   /// Direct may be taken: a rank's port is shared by weight among the transfers to and from all others at the
   /// same time, which simulated ports do, and the host engine does not (README).
@@ -61,6 +61,14 @@ struct Job {
   /// ones, the busiest NIC counts, not the busiest node. Empty: not known, or all alike.
   std::vector<double> nics;
 };
+
+/// How many of `beside` operations stand beside each other, if each needs `lanes` ends of connections on a
+/// rank: all, if a rank has no more than twice `most_ends` of them then; else as many as most_ends permits.
+/// What is gained by less than all is not worth more ends.
+constexpr uint32_t beside_within(uint32_t beside, uint32_t lanes, uint32_t most_ends) {
+  if (most_ends == 0 || lanes == 0 || lanes * beside <= 2 * most_ends) return beside;
+  return most_ends < lanes ? 1 : most_ends / lanes < beside ? most_ends / lanes : beside;
+}
 
 /// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / (outstanding ·
 /// beside): for one operation the whole fill; in a stream, what the other operations do not hide. `steps` is

@@ -184,10 +184,23 @@ TEST(Planner, fewer_operations_beside_each_other_leave_more_nics_idle) {
   job.least_chunk_bytes = 118 << 10;  // eight NICs
   const auto mix = [&] { return plan(job).value().candidates[size_t(Algorithm::kMix)]; };
   const double all = mix().seconds;
-  job.most_ends = 4 * mix().lanes;  // enough
+  job.most_ends = 2 * mix().lanes;  // twice as many are enough for all four
   EXPECT_DOUBLE_EQ(mix().seconds, all);
+  job.most_ends -= 1;
+  EXPECT_GT(mix().seconds, 1.2 * all);
   job.most_ends = mix().lanes;
   EXPECT_GT(mix().seconds, 1.5 * all);
+}
+
+TEST(Planner, operations_beside_each_other_are_all_or_what_half_as_many_ends_permit) {
+  EXPECT_EQ(beside_within(4, 16, 0), 4u);   // no limit
+  EXPECT_EQ(beside_within(4, 16, 32), 4u);  // 64 ends
+  EXPECT_EQ(beside_within(4, 17, 32), 1u);
+  EXPECT_EQ(beside_within(4, 10, 20), 4u);
+  EXPECT_EQ(beside_within(4, 10, 19), 1u);
+  EXPECT_EQ(beside_within(8, 10, 32), 3u);
+  EXPECT_EQ(beside_within(4, 99, 32), 1u);
+  EXPECT_EQ(beside_within(2, 16, 31), 2u);
 }
 
 TEST(Planner, latency_counts_once_for_operations_beside_each_other) {

@@ -147,7 +147,7 @@ class Predictor {
     const MixFractions best =
         shape_.parts.empty() ? mix_fractions(c_) : MixFractions{shape_.parts, mix_time(c_, shape_.parts)};
     result.transfer_s = unit_ * best.seconds;
-    double added = 0, latencies = 0, least = 0;
+    double added = 0, latencies = 0, least = 0, in_turn = 0;
     bool leafy = false;
     std::vector<uint32_t> lanes(p_);
     for (const MixPart& part : best.parts) {
@@ -161,6 +161,7 @@ class Predictor {
       added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
       if (ring) {
         const double chunks = ring_chunk(part.fraction, p_, segments) * kBuilderDepth;  // side by side
+        in_turn += part.fraction * messages_in_turn(job_, chunks);
         result.in_turn = std::max(result.in_turn, messages_in_turn(job_, chunks));
         result.steps_s = std::max(result.steps_s, ring_steps(part.fraction, p_, least_, segments));
         result.waits_s = std::max(result.waits_s, ring_waits(part.fraction, segments));
@@ -169,6 +170,7 @@ class Predictor {
         leafy = true;
         const double chunk = part.fraction / (owners * k);
         result.least_chunk = smaller(result.least_chunk, chunk);
+        in_turn += part.fraction * messages_in_turn(job_, chunk);
         result.in_turn = std::max(result.in_turn, messages_in_turn(job_, chunk));
         result.steps_s = std::max(result.steps_s, four_stage_steps(part.fraction, part.owners.size(), k));
         result.waits_s = std::max(result.waits_s, four_stage_waits(part.fraction, part.owners.size(), k));
@@ -177,6 +179,8 @@ class Predictor {
         result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));
       }
     }
+    // Parts beside each other use the NICs that one of them leaves idle, though not all (simulated ports).
+    result.in_turn = (result.in_turn + std::max(1.0, in_turn)) / 2;
     if (job_.outstanding > 1 && best.parts[0].leaves.empty() && result.leaves > 1)
       result.in_turn += kPerLeaf * (std::min(result.leaves, kMostLeaves) - 1) *
                         std::max(0.0, 1 - 2 / static_cast<double>(p_ - result.leaves));
@@ -245,10 +249,7 @@ class Predictor {
     return candidate;
   }
   uint32_t beside_of(const Candidate& candidate) const {
-    uint32_t beside = std::max(1u, job_.beside);
-    if (job_.most_ends > 0 && candidate.lanes > 0)
-      beside = std::clamp(job_.most_ends / candidate.lanes, 1u, beside);
-    return beside;
+    return beside_within(std::max(1u, job_.beside), candidate.lanes, job_.most_ends);
   }
   /// How many times as long the lanes take as the ports do, because small chunks leave NICs idle, as far as
   /// operations beside each other do not use them (the factor is what executor_time_test's ports show). The

@@ -71,7 +71,7 @@ std::string text(const char* format, double a, double b = 0) {
 void set_stream(Job& job, uint32_t outstanding, size_t rails) {
   job.outstanding = outstanding;
   job.beside = std::min(outstanding, kMostSlots);
-  job.most_ends = static_cast<uint32_t>(kMostChannels / std::max<size_t>(1, rails));
+  job.most_ends = kMostChannels / static_cast<uint32_t>(std::max<size_t>(1, rails));
 }
 
 Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds,
@@ -110,8 +110,8 @@ uint64_t planned_bytes(uint64_t bytes) {
 }
 
 uint32_t slots_for(size_t lanes, size_t rails) {
-  return static_cast<uint32_t>(
-      std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
+  return beside_within(kMostSlots, static_cast<uint32_t>(lanes),
+                       kMostChannels / static_cast<uint32_t>(rails));
 }
 
 size_t window_for(const Speeds& speeds, size_t rails) {

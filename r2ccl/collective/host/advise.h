@@ -30,11 +30,11 @@ inline constexpr uint32_t kPiecesInFlight = 8;
 uint64_t piece_of_operation(uint64_t bytes, uint64_t step_bytes = 512 << 10);
 /// Operations of like sizes share a plan: that of the next quarter of a power of two.
 uint64_t planned_bytes(uint64_t bytes);
-/// Operations that stand beside each other, each on channels of its own, in turn: where one waits for a message the
-/// ports carry those of another one. As many as leave a rank no more than kMostChannels; `lanes`: of the rank that
-/// has most of them.
+/// Operations that stand beside each other, each on channels of its own, in turn: where one waits for a
+/// message the ports carry those of another one. As many as leave a rank no more than kMostChannels, or all
+/// if that takes no more than twice as many (beside_within()); `lanes`: of the rank that has most of them.
 inline constexpr uint32_t kMostSlots = 4;
-inline constexpr size_t kMostChannels = 256;
+inline constexpr uint32_t kMostChannels = 256;
 uint32_t slots_for(size_t lanes, size_t rails);
 /// Bytes that a rank has under way: enough that no NIC waits for the next message, and no more, because what has been
 /// posted leaves in the NIC's order, not in that of the operations.

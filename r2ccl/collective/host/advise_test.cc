@@ -94,7 +94,8 @@ TEST(Advise, predicts_with_the_pieces_that_are_run) {
 // One fill and one piece are all that an AllReduce takes besides the bytes of its pieces.
 TEST(Advise, an_unequal_ring_counts_one_fill) {
   const Speeds speeds{.bytes_per_second = 2.5e9, .rails = 8};
-  const std::vector<double> degraded{1, 0.875, 1, 1, 1, 1, 1, 1};
+  std::vector<double> degraded(10, 1);
+  degraded[1] = 0.875;
   const Candidate best = plan(job_of(degraded, kLargestPiece, kPiecesInFlight, speeds)).value().choice();
   ASSERT_EQ(best.algorithm, Algorithm::kUnequalRing);
   const double each = std::max(best.transfer_s, best.steps_s);
