@@ -96,7 +96,8 @@ ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-Al
 
 
 ALGORITHMS_600 = ("mode3_algorithms_256_3", "mode3_algorithms_256_4")  # NICs of 600 Mbit/s
-HIGHEST = "mode3_algorithms_highest"  # the highest rate at which healthy rings keep 0.97 of their ports
+# The highest rate at which healthy rings keep 0.97 of their ports; points of mode 3 measured later.
+HIGHEST = ("mode3_algorithms_highest", "mode3_algorithms_512")
 WITHIN = 1.06  # of the lower bound
 
 
@@ -110,7 +111,7 @@ def algorithm_rows(results, *sets):
 
 def mode3_algorithms(results):
     """Times over the lower bound, and those of mode 3 over the simulated time of what it took; and mode 3 on slower NICs."""
-    lines, rows = algorithm_rows(results, HIGHEST), []
+    lines, rows = algorithm_rows(results, *HIGHEST), []
     slower = {(row["nodes"], row["lost"]): row for row in algorithm_rows(results, *ALGORITHMS_600) if row["algorithm"] == "mode3"}
     for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
         here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
@@ -140,7 +141,7 @@ def of_mode3(results, column, pick, *sets):
 
 
 def highest_within(results):
-    return str(sum(float(row["t_to_bound"]) <= WITHIN for row in algorithm_rows(results, HIGHEST) if row["algorithm"] == "mode3"))
+    return str(sum(float(row["t_to_bound"]) <= WITHIN for row in algorithm_rows(results, *HIGHEST) if row["algorithm"] == "mode3"))
 
 
 def healthy_least(results, *sets):
@@ -249,13 +250,13 @@ BLOCKS = {
 NUMBERS = {
     **{f"mode3.{name}-{what}": (lambda column, pick, sets: lambda results: of_mode3(results, column, pick, *sets))(column, pick, sets)
        for name, column, sets in (("algorithms", "t_to_bound", ALGORITHMS_600), ("algorithms-simulated", "t_to_simulated", ALGORITHMS_600),
-                                  ("highest", "t_to_bound", (HIGHEST,)), ("highest-simulated", "t_to_simulated", (HIGHEST,))) for what, pick in (("least", min), ("most", max))},
+                                  ("highest", "t_to_bound", HIGHEST), ("highest-simulated", "t_to_simulated", HIGHEST)) for what, pick in (("least", min), ("most", max))},
     "mode3.highest-within": highest_within,
-    "mode3.highest-cells": lambda results: str(sum(row["algorithm"] == "mode3" for row in algorithm_rows(results, HIGHEST))),
-    "mode3.highest-healthy": lambda results: healthy_least(results, HIGHEST),
-    "mode3.highest-idle": lambda results: short(min(float(row["cpu_idle"]) for row in algorithm_rows(results, HIGHEST))),
+    "mode3.highest-cells": lambda results: str(sum(row["algorithm"] == "mode3" for row in algorithm_rows(results, *HIGHEST))),
+    "mode3.highest-healthy": lambda results: healthy_least(results, *HIGHEST),
+    "mode3.highest-idle": lambda results: short(min(float(row["cpu_idle"]) for row in algorithm_rows(results, *HIGHEST))),
     **{f"mode3.{name}-forced-{what}": (lambda pick, sets: lambda results: forced_over_simulated(results, pick, *sets))(pick, sets)
-       for name, sets in (("algorithms", ALGORITHMS_600), ("highest", (HIGHEST,))) for what, pick in (("least", min), ("most", max))},
+       for name, sets in (("algorithms", ALGORITHMS_600), ("highest", HIGHEST)) for what, pick in (("least", min), ("most", max))},
     "mode3.fast-least": lambda results: fast_over_bound(results, min),
     "mode3.fast-most": lambda results: fast_over_bound(results, max),
     "mode3.algorithms-two-times": two_times,
