@@ -49,7 +49,7 @@ std::vector<Scenario> load_references(const GateArguments& arguments) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0)
       throw UsageError("--reference " + text + ": write --reference key=value");
-    load.set.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    load.reference.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   return load_all(arguments, load);
 }

@@ -200,8 +200,15 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
   return axes;
 }
 
+/// What is set, in order.
+std::vector<std::pair<std::string, std::string>> all_sets(const LoadOptions& options) {
+  auto all = options.set;
+  all.insert(all.end(), options.reference.begin(), options.reference.end());
+  return all;
+}
+
 void apply_sets(Document& document, YAML::Node& root, const LoadOptions& options, bool aliases) {
-  for (const auto& [path, text] : options.set) {
+  for (const auto& [path, text] : all_sets(options)) {
     const std::string origin = "--set " + path + "=" + text;
     if (valid_utf8(origin) != origin.size()) {
       document.problems().push_back({origin, 0, 0, "is not in the encoding UTF-8", ""});
@@ -254,7 +261,7 @@ std::string scalar_of(const std::string& text) {
 }
 
 void note_overrides(Scenario& scenario, const LoadOptions& options) {
-  for (const auto& [path, text] : options.set) scenario.overrides[path] = text;
+  for (const auto& [path, text] : all_sets(options)) scenario.overrides[path] = text;
   if (options.repeats) scenario.overrides["repeats"] = std::to_string(*options.repeats);
   if (options.seed) scenario.overrides["seed"] = std::to_string(*options.seed);
   std::string modes;

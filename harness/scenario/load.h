@@ -19,6 +19,8 @@ struct LoadOptions {
   std::optional<int> repeats;
   std::optional<uint64_t> seed;
   std::vector<std::pair<std::string, std::string>> set;  ///< ("workload.bytes", "4 MiB")
+  /// Set after them, for the reference of a gate: cells and names of scenarios stay as without it.
+  std::vector<std::pair<std::string, std::string>> reference;
 };
 
 /// Reads `path`. One Scenario, or one per cell of its `matrix`. Throws ScenarioError: bad content, or the

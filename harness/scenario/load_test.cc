@@ -149,6 +149,29 @@ matrix:
   EXPECT_EQ(all[1].overrides.at("workload.bytes"), "'4 MiB'");
 }
 
+// A gate compares cells of the same name, one of each with what the reference has otherwise.
+TEST(Load, a_reference_has_the_cells_and_names_of_the_candidate) {
+  const std::string text = R"(version: 1
+name: m
+modes: [migrate]
+matrix: {workload.bytes: [1 MiB, 16 MiB], workload.op: [allreduce, sendrecv]}
+)";
+  LoadOptions candidate, reference;
+  candidate.set = reference.set = {{"workload.op", "sendrecv"}};
+  reference.reference = {{"workload.bytes", "4 MiB"}, {"workload.op", "allreduce"}};
+  const std::vector<Scenario> ours = parse_scenarios("m.yaml", text, candidate),
+                              theirs = parse_scenarios("m.yaml", text, reference);
+  ASSERT_EQ(ours.size(), 2u);
+  ASSERT_EQ(theirs.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(theirs[i].name, ours[i].name);
+    EXPECT_EQ(theirs[i].workload.bytes, 4u << 20);
+    EXPECT_EQ(theirs[i].workload.op, Operation::kAllReduce);
+  }
+  EXPECT_EQ(ours[1].workload.bytes, 16u << 20);
+  EXPECT_EQ(theirs[0].overrides.at("workload.bytes"), "4 MiB");
+}
+
 TEST(Load, a_matrix_may_vary_an_entry_of_the_list_of_faults) {
   const std::vector<Scenario> all = parse_scenarios("m.yaml", R"(version: 1
 modes: [balance]

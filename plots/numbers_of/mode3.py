@@ -140,6 +140,11 @@ def of_mode3(results, column, pick, *sets):
     return short(pick(float(row[column]) for row in algorithm_rows(results, *sets) if row["algorithm"] == "mode3"), 4)
 
 
+def of_point(results, name, nodes, lost):
+    """Mode 3's time over the bound in one set."""
+    return next(short(float(row["t_to_bound"]), 4) for row in algorithm_rows(results, name) if (row["nodes"], row["lost"], row["algorithm"]) == (nodes, lost, "mode3"))
+
+
 def highest_within(results):
     return str(sum(float(row["t_to_bound"]) <= WITHIN for row in algorithm_rows(results, *HIGHEST) if row["algorithm"] == "mode3"))
 
@@ -252,6 +257,8 @@ NUMBERS = {
        for name, column, sets in (("algorithms", "t_to_bound", ALGORITHMS_600), ("algorithms-simulated", "t_to_simulated", ALGORITHMS_600),
                                   ("highest", "t_to_bound", HIGHEST), ("highest-simulated", "t_to_simulated", HIGHEST)) for what, pick in (("least", min), ("most", max))},
     "mode3.highest-within": highest_within,
+    **{f"mode3.{nodes}-nodes-{lost.replace('/', '-of-')}-{when}": (lambda name, nodes, lost: lambda results: of_point(results, name, nodes, lost))(name, nodes, lost)
+       for nodes, lost in (("4", "1/4"), ("6", "1/4"), ("6", "1/8"), ("8", "1/4"), ("8", "1/2"), ("8", "1/8")) for when, name in zip(("first", "later"), HIGHEST)},
     "mode3.highest-cells": lambda results: str(sum(row["algorithm"] == "mode3" for row in algorithm_rows(results, *HIGHEST))),
     "mode3.highest-healthy": lambda results: healthy_least(results, *HIGHEST),
     "mode3.highest-idle": lambda results: short(min(float(row["cpu_idle"]) for row in algorithm_rows(results, *HIGHEST))),

@@ -66,12 +66,17 @@ std::string text(const char* format, double a, double b = 0) {
   return line;
 }
 
+/// Job::most_ends of a group of that many NICs per node: at least 1, as 0 is no limit.
+uint32_t most_ends_of(size_t rails) {
+  return std::max(1u, kMostChannels / static_cast<uint32_t>(std::max<size_t>(1, rails)));
+}
+
 }  // namespace
 
 void set_stream(Job& job, uint32_t outstanding, size_t rails) {
   job.outstanding = outstanding;
   job.beside = std::min(outstanding, kMostSlots);
-  job.most_ends = kMostChannels / static_cast<uint32_t>(std::max<size_t>(1, rails));
+  job.most_ends = most_ends_of(rails);
 }
 
 Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds,
@@ -110,8 +115,7 @@ uint64_t planned_bytes(uint64_t bytes) {
 }
 
 uint32_t slots_for(size_t lanes, size_t rails) {
-  return beside_within(kMostSlots, static_cast<uint32_t>(lanes),
-                       kMostChannels / static_cast<uint32_t>(rails));
+  return beside_within(kMostSlots, static_cast<uint32_t>(lanes), most_ends_of(rails));
 }
 
 size_t window_for(const Speeds& speeds, size_t rails) {

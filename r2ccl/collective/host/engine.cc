@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "r2ccl/base/config.h"
+#include "r2ccl/base/file_limit.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/host/group.h"
 #include "r2ccl/collective/host/reduce.h"
@@ -188,6 +189,9 @@ class HostEngine final : public Engine {
 
 }  // namespace
 
+// A group's channels take a socket each, up to 512 for a plan, and those of earlier plans stay.
+constexpr rlim_t kFiles = 65536;
+
 Result<Engine*> Engine::acquire(Net& net) {
   static std::mutex mutex;
   static HostEngine* instance = nullptr;
@@ -195,6 +199,7 @@ Result<Engine*> Engine::acquire(Net& net) {
   if (!instance) {
     auto config = Config::from_environment();
     if (!config) return config.error();
+    raise_file_limit(kFiles);
     instance = std::make_unique<HostEngine>(net, std::move(*config)).release();  // as long as the Net
   }
   return static_cast<Engine*>(instance);
