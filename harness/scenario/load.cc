@@ -130,8 +130,7 @@ void for_each_added_key(const YAML::Node& root, const std::string& path,
 struct Axis {
   std::string path;
   size_t values = 0;
-  std::optional<std::string>
-      set{};  ///< the command line's value for the path, instead of the matrix's values
+  std::optional<std::string> set{};  ///< the command line's value, instead of the matrix's
 };
 
 /// "16 MiB" -> "16MiB": fit for a directory name.
