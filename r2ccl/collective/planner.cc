@@ -92,6 +92,12 @@ std::string reason(const Job& job, const Plan& plan) {
 double gain_of(const Job& job) { return job.outstanding > 1 ? 1e-2 : 1e-3; }
 /// Direct has the most lanes.
 constexpr double kDirectGain = 1e-2;
+/// What twice as many segments must gain: half of the above. A mix with one leaf needs more: its chunks are
+/// the smallest, and while one of its parts fills its pipeline, the others use the ports.
+double segments_gain_of(const Job& job, const Candidate& of) {
+  constexpr double kOfMix = 1.2e-2;
+  return job.outstanding > 1 && of.algorithm == Algorithm::kMix && of.leaves < 2 ? kOfMix : gain_of(job) / 2;
+}
 
 bool has_direct_chunks(const Job& job, uint32_t segments) {
   return job.bytes >= kLeastDirectChunk * job.capacities.size() * kBuilderDepth * segments;
@@ -172,7 +178,7 @@ Candidate best_of(Algorithm algorithm, const Job& job, const std::vector<Candida
   };
   Candidate best = *std::min_element(all.begin(), all.end(), faster);
   // No more segments than gain something.
-  const double enough = seconds(best) * (1 + gain_of(job) / 2);
+  const double enough = seconds(best) * (1 + segments_gain_of(job, best));
   for (const Candidate& candidate : all)
     if (seconds(candidate) < enough && (candidate.segments < best.segments || faster(candidate, best)))
       best = candidate;

@@ -192,6 +192,29 @@ TEST(Planner, fewer_operations_beside_each_other_leave_more_nics_idle) {
   EXPECT_GT(mix().seconds, 1.5 * all);
 }
 
+// On virtual NICs a mix of half as many segments is as fast or faster, though 0.8 % more is predicted of it.
+TEST(Planner, a_mix_in_a_stream_has_no_more_segments_than_gain_something) {
+  Job job = job_of({0.75, 1, 1, 1, 1, 1}, 4 << 20);
+  job.bytes_per_second = 6e8;
+  job.latency_s = job.back_s = 80e-6;
+  job.beside = 4;
+  job.direct = false;
+  job.most_segments = 4;
+  const auto mix = [&] { return plan(job).value().candidates[size_t(Algorithm::kMix)]; };
+  job.outstanding = 8;
+  const Candidate taken = mix();
+  EXPECT_EQ(taken.segments, 2u);
+  const double gained = 1 - predict(job, taken, 4).seconds / taken.seconds;
+  EXPECT_GT(gained, 0.005);
+  EXPECT_LT(gained, 0.012);
+  // Two leaves, or one operation alone: as many as are predicted to be faster.
+  job.capacities = {0.75, 0.75, 1, 1, 1, 1};
+  EXPECT_EQ(mix().segments, 4u);
+  job.capacities = {0.75, 1, 1, 1, 1, 1};
+  job.outstanding = job.beside = 1;
+  EXPECT_EQ(mix().segments, 4u);
+}
+
 TEST(Planner, operations_beside_each_other_are_all_or_what_half_as_many_ends_permit) {
   EXPECT_EQ(beside_within(4, 16, 0), 4u);   // no limit
   EXPECT_EQ(beside_within(4, 16, 32), 4u);  // 64 ends

@@ -81,8 +81,14 @@ TEST(Advise, predicts_with_the_pieces_that_are_run) {
     return advise(degraded, bytes, kSlowNet).engine_seconds / double(bytes);
   };
   EXPECT_GT(per_byte(64 << 20), 1.01 * per_byte(1 << 30));
-  // Both in pieces of 4 MiB: 64 and one share the fill, or 256 and one.
-  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 65.0 / 64 / (257.0 / 256), 0.003);
+  // Both in pieces of 4 MiB, in a mix: 64 of them or 256, and the fill of each that is not hidden.
+  const Job large = job_of(degraded, kLargestPiece, kPiecesInFlight, kSlowNet);
+  const Candidate mix = plan(large).value().choice();
+  ASSERT_EQ(mix.algorithm, Algorithm::kMix);
+  const double shown = mix.fill_s / std::max(mix.transfer_s, mix.reduction_s),
+               hidden = large.outstanding * mix.beside;
+  const auto per_piece = [&](double pieces) { return 1 + shown * (1 + (pieces - 1) / hidden) / pieces; };
+  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), per_piece(64) / per_piece(256), 1e-6);
   const uint64_t piece = piece_of_operation(64 << 20);
   const Job job = job_of(degraded, planned_bytes(piece), outstanding_for(planned_bytes(piece)), kSlowNet);
   const Candidate best = plan(job).value().choice();
