@@ -25,10 +25,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 import gpu_jobs  # noqa: E402  pylint: disable=wrong-import-position
+import gpu_topology  # noqa: E402  pylint: disable=wrong-import-position
 import comma_list  # noqa: E402  pylint: disable=wrong-import-position  harness/base, which gpu_jobs adds
 
 MIB = 1 << 20
 CHAIN = {"NCCL_ALGO": "allreduce:collnetchain"}  # instead of the tuner's choice
+DIRECT = {"NCCL_ALGO": "allreduce:collnetdirect"}
 NICS = 4
 DOWN = "port_down"
 NUMBERS = {"0": "TREE", "1": "RING", "2": "COLLNET_DIRECT", "3": "COLLNET_CHAIN"}  # in the log of NCCL 2.23
@@ -66,7 +68,7 @@ def lost(node=0, nic=0, at=8, kind=DOWN, extra=""):
 
 
 def cases(arguments):
-    """`collnet`: of the operations that NCCL's log tells of: all, none, some (both), or None where it does not matter. `left`: what each
+    """`collnet`: of the operations that NCCL's log tells of: all, none, some (both), direct (all, as CollNetDirect), or None where it does not matter. `left`: what each
     degraded node has left of its capacity, in the step `after`. More `nics` share the same rate of a node."""
     mib = arguments.mib
     found = []
@@ -114,7 +116,8 @@ def cases(arguments):
     add("second_loss_mode3", plan=[lost(), lost(node=3, nic=1, at=14)], left={0: 0.75, 3: 0.75}, collnet="some",
         steps=[step("before", mib * MIB // 4, 6), step("struck", mib * MIB // 4, 16), step("after", mib * MIB // 4, 8)])
     if arguments.direct:
-        add("lost_direct", plan=[lost()], left={0: 0.75}, env={"NCCL_ALGO": "allreduce:collnetdirect"})
+        add("variants_direct", steps=variants(), env=DIRECT, nvswitch=True, collnet="direct")
+        add("lost_direct", plan=[lost()], left={0: 0.75}, env=DIRECT, nvswitch=True, collnet="direct")
     # Once more, so that what is compared was not measured on one side of a drift of the machine.
     add("healthy_mode3_again", steps=healthy, collnet="none")
     add("healthy_migrate_again", mode=1, steps=healthy)
@@ -137,6 +140,10 @@ def environment(case, arguments, folder):
         env["R2CC_COLLNET_MARGIN"] = str(arguments.margin)
     if case["mode"] == 3:
         env["NCCL_COLLNET_ENABLE"] = "1"
+    if case.get("nvswitch"):
+        env["NCCL_TOPO_FILE"] = os.path.join(folder, "topology.xml")
+        with open(env["NCCL_TOPO_FILE"], "w", encoding="utf-8") as file:
+            file.write(gpu_topology.topology(gpu_topology.bus_ids()[:1], 0, nvswitch=True))
     return env | case["env"]
 
 
@@ -283,6 +290,8 @@ def judge(case, outcome):
     coll = sum(n for name, n in took.items() if name.startswith("COLLNET"))
     if took and case["collnet"] == "all" and coll != sum(took.values()):
         why.append(f"NCCL took {took}, CollNet alone was expected")
+    if case["collnet"] == "direct" and set(took) != {"COLLNET_DIRECT"}:
+        why.append(f"NCCL took {took}, CollNetDirect alone was expected")
     if took and case["collnet"] == "none" and coll:
         why.append(f"NCCL took {took}, no CollNet was expected")
     if took and case["collnet"] == "some" and not coll:
@@ -332,7 +341,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=8, help="start no case after this time")
     parser.add_argument("--limit", type=float, default=75, help="time limit of one case, seconds")
     parser.add_argument("--nccl", default="", metavar="LIBNCCL", help="libnccl.so.2 to bind (default: PyTorch's)")
-    parser.add_argument("--direct", action="store_true", help="also test CollNetDirect, which needs an NVSwitch")
+    parser.add_argument("--direct", action="store_true", help="also test CollNetDirect, which NCCL takes only where there is an NVSwitch: a topology file says so "
+                        "(a node with one GPU sends nothing over it)")
     parser.add_argument("--only", type=comma_list.words, default=[], help="run only cases whose name contains one of these words (separated by commas)")
     parser.add_argument("--skip", type=comma_list.words, default=[], help="leave out cases whose name contains one of these words (separated by commas)")
     parser.add_argument("--out", default="allreduce.jsonl", help="file of the JSON lines")

@@ -43,6 +43,11 @@ def outcome(name, algorithm="COLLNET_CHAIN", change=lambda said: None, struck=Tr
         return matrix.read_outcome(case, ARGUMENTS, folder, (exits or [0] * case["nodes"], None, 12.0))
 
 
+def wanted(name):
+    """An algorithm that the case expects."""
+    return {"none": "RING", "direct": "COLLNET_DIRECT"}.get(CASES[name]["collnet"], "COLLNET_CHAIN")
+
+
 class Plan(unittest.TestCase):
     def test_cases_cover_what_an_application_may_do(self):
         self.assertLessEqual({"lost_mode3", "half_mode3", "throttle_mode3", "six_nodes_mode3", "two_degraded_mode3", "graph_chain", "graph_ring",
@@ -59,6 +64,14 @@ class Plan(unittest.TestCase):
         given = argparse.Namespace(**vars(ARGUMENTS) | {"margin": 100})
         self.assertEqual(matrix.environment(CASES["lost_mode3"], given, "/tmp")["R2CC_COLLNET_MARGIN"], "100")
         self.assertNotIn("NCCL_COLLNET_ENABLE", matrix.environment(CASES["lost_balance"], ARGUMENTS, "/tmp"))
+
+    def test_direct_has_a_topology_with_a_switch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = matrix.environment(CASES["lost_direct"], ARGUMENTS, folder)
+            with open(env["NCCL_TOPO_FILE"], encoding="utf-8") as file:
+                self.assertTrue(file.read().startswith("<system"))
+            self.assertEqual(env["NCCL_ALGO"], "allreduce:collnetdirect")
+            self.assertNotIn("NCCL_TOPO_FILE", matrix.environment(CASES["lost_mode3"], ARGUMENTS, folder))
 
     def test_limits_are_the_bound_and_the_ring(self):
         bound, ring, degraded = matrix.limits(CASES["lost_mode3"], ARGUMENTS, 1_000_000_000)  # 1 s for a node's ports
@@ -107,8 +120,8 @@ class Plan(unittest.TestCase):
 
 class Judge(unittest.TestCase):
     def test_as_it_should_be(self):
-        for name, case in CASES.items():
-            said = outcome(name, "RING" if case["collnet"] == "none" else "COLLNET_CHAIN")
+        for name in CASES:
+            said = outcome(name, wanted(name))
             self.assertEqual(said["why"], [], name)
             self.assertIn(name, matrix.line(said))
 
@@ -139,11 +152,12 @@ class Judge(unittest.TestCase):
         self.assertTrue(outcome("lost_mode3", algorithm="RING")["why"])
         self.assertTrue(outcome("healthy_mode3")["why"])
         self.assertFalse(outcome("lost_balance", algorithm="RING")["why"])
+        self.assertTrue(outcome("lost_direct")["why"])
         self.assertTrue(outcome("lost_mode3", exits=[0, 0, 3, 0])["why"])
         self.assertEqual(outcome("lost_mode3", algorithm="3")["algorithms"], {"COLLNET_CHAIN": 1})
 
     def test_comparisons(self):
-        results = {name: outcome(name, "RING" if CASES[name]["collnet"] == "none" else "COLLNET_CHAIN") for name in CASES}
+        results = {name: outcome(name, wanted(name)) for name in CASES}
         lines = matrix.compare(results)
         self.assertIn({"compare": "rate of mode 3 beside mode 1, healthy", "ratios": [1.0, 1.0], "ratio": 1.0, "wanted": ">= 0.98"}, lines)
         self.assertTrue(any(l["compare"].startswith("six nodes") and l["mode3_to_other"] == 1 for l in lines))

@@ -23,6 +23,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import gpu_jobs  # noqa: E402
+import gpu_topology  # noqa: E402
 import comma_list  # noqa: E402  harness/base, which gpu_jobs adds
 
 OPS = "allreduce,allgather,reducescatter,broadcast,alltoall,sendrecv"
@@ -33,29 +34,6 @@ LATE = {"VHCA_DELAY_VISIBILITY": "20"}
 HEAL = ", for: 400 ms"
 # Ranks of a node reach each other over NVLink, and the NICs that are beside their neighbour's GPU.
 PXN = {"NCCL_P2P_DISABLE": "0", "NCCL_SHM_DISABLE": "0", "NCCL_PXN_DISABLE": "0", "NCCL_P2P_PXN_LEVEL": "2"}
-
-
-def topology(bus_ids, nics):
-    """NCCL_TOPO_FILE: each GPU under a PCI bridge of its own, with every len(bus_ids)-th NIC beside it."""
-    link = 'link_speed="32.0 GT/s PCIe" link_width="16"'
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        cpu = dict([word.strip() for word in text.split(":", 1)] for text in file.read().split("\n\n")[0].splitlines() if ":" in text)
-    lines = ['<system version="1">', f'  <cpu numaid="0" arch="x86_64" vendor="{cpu.get("vendor_id", "GenuineIntel")}" '
-             f'familyid="{cpu.get("cpu family", "6")}" modelid="{cpu.get("model", "143")}">']
-    for number, bus in enumerate(bus_ids):
-        lines += [f'    <pci busid="0000:{0xe0 + number:02x}:00.0" class="0x060400" vendor="0x104c" device="0x8232" subsystem_vendor="0x0000" '
-                  f'subsystem_device="0x0000" {link}>', f'      <pci busid="{bus}" class="0x030200" {link}/>']
-        lines += [f'      <pci busid="0000:{0xf0 + nic:02x}:00.0" class="0x020700" vendor="0x15b3" device="0x101b" subsystem_vendor="0x15b3" '
-                  f'subsystem_device="0x0007" {link}>\n        <nic>\n          <net name="vhca{nic}"/>\n        </nic>\n      </pci>'
-                  for nic in range(nics) if nic % len(bus_ids) == number]
-        lines.append("    </pci>")
-    return "\n".join(lines + ["  </cpu>", "</system>"]) + "\n"
-
-
-def bus_ids():
-    """Of the GPUs, as NCCL writes them: 0000:04:00.0."""
-    found = gpu_jobs.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
-    return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
 
 
 # One of four NICs lost or slow, for good, on ports that are the limit: Balance then spreads each channel's messages over the others.
@@ -154,13 +132,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="r2ccl-topology-") as folder:
         if not arguments.pxn:
             return run(arguments, cases())
-        gpus = bus_ids()[:2]
+        gpus = gpu_topology.bus_ids()[:2]
         if len(gpus) < 2 and not arguments.list:
             parser.error(f"--pxn needs two GPUs; there are {len(gpus)}")
         paths = [os.path.join(folder, f"{nics}_nics.xml") for nics in (2, 4)]
         for path, nics in zip(paths, (2, 4)):
             with open(path, "w", encoding="utf-8") as file:
-                file.write(topology(gpus, nics))
+                file.write(gpu_topology.topology(gpus, nics))
         return run(arguments, pxn_cases(*paths))
 
 

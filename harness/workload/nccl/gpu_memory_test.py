@@ -13,6 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import gpu_memory  # noqa: E402
 import gpu_jobs  # noqa: E402
+import gpu_topology  # noqa: E402
 
 GOOD = {"case": {"name": "a", "fault": "port_down", "extra": "", "wants_wrong": False, "nodes": 2, "gpus": 1, "lasting": True},
         "ranks": [{"error": "", "results": [{"wrong": 0}]}] * 2, "gdr_lines": 4, "other_lines": 0, "exit": [0, 0], "seconds": 1.0,
@@ -91,9 +92,15 @@ class Judge(unittest.TestCase):
         self.assertFalse(words.search("Channel 00/0 : 0[0] -> 2[0] [send] via NET/R2CCL/0/GDRDMA"))
 
     def test_each_nic_is_beside_one_gpu(self):
-        system = ElementTree.fromstring(gpu_memory.topology(["0000:04:00.0", "0000:05:00.0"], 4))
+        system = ElementTree.fromstring(gpu_topology.topology(["0000:04:00.0", "0000:05:00.0"], 4))
         beside = {bridge.find("pci[@class='0x030200']").get("busid"): [net.get("name") for net in bridge.iter("net")] for bridge in system.find("cpu")}
         self.assertEqual(beside, {"0000:04:00.0": ["vhca0", "vhca2"], "0000:05:00.0": ["vhca1", "vhca3"]})
+
+    def test_a_switch_is_at_the_other_end_of_nvlinks_where_it_is_asked_for(self):
+        gpus = ["0000:04:00.0", "0000:05:00.0"]
+        self.assertEqual(list(ElementTree.fromstring(gpu_topology.topology(gpus, 4)).iter("nvlink")), [])
+        links = list(ElementTree.fromstring(gpu_topology.topology(gpus, 0, nvswitch=True)).iter("nvlink"))
+        self.assertEqual([link.get("tclass") for link in links], ["0x068000"] * 2)
 
     def test_the_cases_have_names_of_their_own(self):
         for more, one in (([], "home_flush_is_wrong"), (["--pxn"], "pxn_disabled")):

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL_TOPO_FILE: what NCCL is to take for this machine's topology, for what NCCL does only where GPUs, NICs and NVLink are placed in a certain
+way. Used by gpu_memory.py and allreduce_matrix.py."""
+
+import gpu_jobs
+
+# What NCCL itself writes where NVML shows an NVLink, but not what is at its other end.
+NVSWITCH = '><gpu><nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/></gpu></pci>'
+
+
+def topology(gpus, nics, nvswitch=False):
+    """The file's text: each GPU (bus_ids()) under a PCI bridge of its own, with every len(gpus)-th NIC beside it. `nvswitch`: the GPUs have NVLinks
+    to a switch, which NCCL then takes to be there."""
+    link = 'link_speed="32.0 GT/s PCIe" link_width="16"'
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        cpu = dict([word.strip() for word in text.split(":", 1)] for text in file.read().split("\n\n")[0].splitlines() if ":" in text)
+    lines = ['<system version="1">', f'  <cpu numaid="0" arch="x86_64" vendor="{cpu.get("vendor_id", "GenuineIntel")}" '
+             f'familyid="{cpu.get("cpu family", "6")}" modelid="{cpu.get("model", "143")}">']
+    for number, bus in enumerate(gpus):
+        lines += [f'    <pci busid="0000:{0xe0 + number:02x}:00.0" class="0x060400" vendor="0x104c" device="0x8232" subsystem_vendor="0x0000" '
+                  f'subsystem_device="0x0000" {link}>', f'      <pci busid="{bus}" class="0x030200" {link}{NVSWITCH if nvswitch else "/>"}']
+        lines += [f'      <pci busid="0000:{0xf0 + nic:02x}:00.0" class="0x020700" vendor="0x15b3" device="0x101b" subsystem_vendor="0x15b3" '
+                  f'subsystem_device="0x0007" {link}>\n        <nic>\n          <net name="vhca{nic}"/>\n        </nic>\n      </pci>'
+                  for nic in range(nics) if nic % len(gpus) == number]
+        lines.append("    </pci>")
+    return "\n".join(lines + ["  </cpu>", "</system>"]) + "\n"
+
+
+def bus_ids():
+    """Of the GPUs, as NCCL writes them: 0000:04:00.0."""
+    found = gpu_jobs.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
+    return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
