@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from xml.etree import ElementTree
 
@@ -101,6 +102,18 @@ class Judge(unittest.TestCase):
         self.assertEqual(list(ElementTree.fromstring(gpu_topology.topology(gpus, 4)).iter("nvlink")), [])
         links = list(ElementTree.fromstring(gpu_topology.topology(gpus, 0, nvswitch=True)).iter("nvlink"))
         self.assertEqual([link.get("tclass") for link in links], ["0x068000"] * 2)
+
+    def test_the_topology_command_needs_a_gpu(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, os.path.join(HERE, "gpu_topology.py"), "--nvswitch"]
+            none = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": folder})
+            self.assertEqual((none.returncode, none.stdout), (1, ""))
+            self.assertIn("0 of 1 GPUs", none.stderr)
+            with open(os.path.join(folder, "nvidia-smi"), "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho 00000000:0F:00.0\n")
+            os.chmod(file.name, 0o755)
+            one = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": folder})
+            self.assertEqual(one.stdout, gpu_topology.topology(["0000:0f:00.0"], 0, nvswitch=True))
 
     def test_the_cases_have_names_of_their_own(self):
         for more, one in (([], "home_flush_is_wrong"), (["--pxn"], "pxn_disabled")):

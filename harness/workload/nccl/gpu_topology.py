@@ -1,8 +1,18 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL_TOPO_FILE: what NCCL is to take for this machine's topology, for what NCCL does only where GPUs, NICs and NVLink are placed in a certain
-way. Used by gpu_memory.py and allreduce_matrix.py."""
+"""Prints a topology file for NCCL (NCCL_TOPO_FILE): what it is to take for this machine's topology, for what it does only where GPUs, NICs and
+NVLink are placed in a certain way. gpu_memory.py and allreduce_matrix.py use it, too.
 
-import gpu_jobs
+    harness/workload/nccl/gpu_topology.py --nvswitch > /tmp/nvswitch.xml
+
+Exit status: 0; 1 there is no GPU."""
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import gpu_jobs  # noqa: E402
 
 # What NCCL itself writes where NVML shows an NVLink, but not what is at its other end.
 NVSWITCH = '><gpu><nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/></gpu></pci>'
@@ -30,3 +40,21 @@ def bus_ids():
     """Of the GPUs, as NCCL writes them: 0000:04:00.0."""
     found = gpu_jobs.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
     return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, default=1, help="how many GPUs (default: 1)")
+    parser.add_argument("--nics", type=int, default=0, help="how many virtual NICs are beside the GPUs (default: none has a place)")
+    parser.add_argument("--nvswitch", action="store_true", help="the GPUs have NVLinks to a switch")
+    arguments = parser.parse_args()
+    gpus = bus_ids()[:arguments.gpus]
+    if len(gpus) < max(1, arguments.gpus):
+        print(f"gpu_topology.py: nvidia-smi names {len(gpus)} of {arguments.gpus} GPUs", file=sys.stderr)
+        return 1
+    print(topology(gpus, arguments.nics, arguments.nvswitch), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
