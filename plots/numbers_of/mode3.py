@@ -23,7 +23,7 @@ MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_default"), ("one NIC of e
          ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_default"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_default"),
          ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_default"),
          ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_default"),
-         ("one of four lost", "lost", "after", "nccl_mode3_256MiB"),
+         ("one of four lost", "lost", "after", "nccl_mode3_segments"),
          ("two of four lost", "half", "after", "nccl_mode3_256MiB"),
          ("two degraded nodes, one of four lost at each", "two_degraded", "after", "nccl_mode3_256MiB_two"),
          ("two degraded nodes, one after the other", "second_loss", "after", "nccl_mode3_256MiB_two"),
@@ -42,20 +42,24 @@ def mode3(results):
     return markdown(["AllReduce of", "nodes", "lower bound (ms)", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
 
 
-EIGHTH_SET = "nccl_mode3_eighth"
+EIGHTH_SETS = ("nccl_mode3_eighth", "nccl_mode3_segments")  # a point is of the last set that has it
 
 
 def mode3_eighth(results):
     """One NIC of eight lost: CollNet beside Balance, by size and rate; the median of the jobs' medians."""
     found = {}
-    for row in rows_of(results, "nccl", EIGHTH_SET):
-        if row["step"] == "after":
-            found.setdefault((int(row["bytes"]), float(row["nic_gbps"]), float(row["bound_ms"])), {}).setdefault(row["case"], []).append(float(row["median_ms"]))
+    for measured in EIGHTH_SETS:
+        points = {}
+        for row in rows_of(results, "nccl", measured):
+            if row["step"] == "after" and row["case"].startswith("eighth_"):
+                points.setdefault((int(row["bytes"]), float(row["nic_gbps"]), float(row["bound_ms"])), {}).setdefault(row["case"], []).append(float(row["median_ms"]))
+        found |= {point: (measured, of) for point, of in points.items()}
     lines = []
-    for (size, gbps, bound), of in sorted(found.items(), key=lambda point: (point[0][0], -point[0][1])):
+    for (size, gbps, bound), (measured, of) in sorted(found.items(), key=lambda point: (point[0][0], -point[0][1])):
         balance, mine = (statistics.median(of[f"eighth_{name}"]) for name in ("balance", "mode3"))
-        lines.append([inputs.size(size), short(gbps), short(bound), len(of["eighth_balance"]), short(balance), len(of["eighth_mode3"]), short(mine), short(mine / balance), short(mine / bound)])
-    return markdown(["AllReduce of", "each NIC (Gbit/s)", "lower bound (ms)", "jobs in mode 2", "ring, mode 2", "jobs in mode 3", "mode 3", "mode 3 / mode 2", "mode 3 / bound"], lines)
+        lines.append([inputs.size(size), short(gbps), short(bound), len(of["eighth_balance"]), short(balance), len(of["eighth_mode3"]), short(mine), short(mine / balance), short(mine / bound),
+                      f"`{measured}`"])
+    return markdown(["AllReduce of", "each NIC (Gbit/s)", "lower bound (ms)", "jobs in mode 2", "ring, mode 2", "jobs in mode 3", "mode 3", "mode 3 / mode 2", "mode 3 / bound", "set"], lines)
 
 
 def margin_times(results, case, step="after", column="median_ms"):
@@ -96,8 +100,8 @@ ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-Al
 
 
 ALGORITHMS_600 = ("mode3_algorithms_256_3", "mode3_algorithms_256_4")  # NICs of 600 Mbit/s
-# The highest rate at which healthy rings keep 0.97 of their ports; points of mode 3 measured later.
-HIGHEST = ("mode3_algorithms_highest", "mode3_algorithms_512")
+# The highest rate at which healthy rings keep 0.97 of their ports; mode 3 measured later.
+HIGHEST = ("mode3_algorithms_highest", "mode3_algorithms_2")
 WITHIN = 1.06  # of the lower bound
 
 
@@ -168,6 +172,9 @@ def fast_over_bound(results, most):
     return short(most(of(row) for row in rows_of(results, "allreduce_turns", "mode3_turns_128") if row["algorithm"].startswith("mode3") and row["lost"] != "0"))
 
 
+SEGMENTS = "nccl_mode3_segments"
+DIRECT = {"allgather": "collnet_direct-allgather", "reducescatter": "collnet_direct-reducescatter"}  # runs of nccl_collnet_direct
+TURNS_1024 = ("mode3_turns_1024", "mode3_turns_1024_2")
 SIZES = ("mode3_sizes_4", "mode3_sizes_eighth")
 TURNS = ("mode3_turns", "mode3_turns_first", "mode3_turns_2", "mode3_turns_3", "mode3_turns_128", "mode3_turns_even", "mode3_turns_slow")
 TURNS_BOUND = 1.02  # of mode 3 to the better of ring and Balance
@@ -255,10 +262,10 @@ BLOCKS = {
 NUMBERS = {
     **{f"mode3.{name}-{what}": (lambda column, pick, sets: lambda results: of_mode3(results, column, pick, *sets))(column, pick, sets)
        for name, column, sets in (("algorithms", "t_to_bound", ALGORITHMS_600), ("algorithms-simulated", "t_to_simulated", ALGORITHMS_600),
-                                  ("highest", "t_to_bound", HIGHEST), ("highest-simulated", "t_to_simulated", HIGHEST)) for what, pick in (("least", min), ("most", max))},
+                                  ("highest-first", "t_to_bound", HIGHEST[:1]), ("highest", "t_to_bound", HIGHEST), ("highest-simulated", "t_to_simulated", HIGHEST)) for what, pick in (("least", min), ("most", max))},
     "mode3.highest-within": highest_within,
     **{f"mode3.{nodes}-nodes-{lost.replace('/', '-of-')}-{when}": (lambda name, nodes, lost: lambda results: of_point(results, name, nodes, lost))(name, nodes, lost)
-       for nodes, lost in (("4", "1/4"), ("6", "1/4"), ("6", "1/8"), ("8", "1/4"), ("8", "1/2"), ("8", "1/8")) for when, name in zip(("first", "later"), HIGHEST)},
+       for nodes, lost in (("6", "1/8"), ("8", "1/8")) for when, name in zip(("first", "later"), HIGHEST)},
     "mode3.highest-cells": lambda results: str(sum(row["algorithm"] == "mode3" for row in algorithm_rows(results, *HIGHEST))),
     "mode3.highest-healthy": lambda results: healthy_least(results, *HIGHEST),
     "mode3.highest-idle": lambda results: short(min(float(row["cpu_idle"]) for row in algorithm_rows(results, *HIGHEST))),
@@ -277,15 +284,21 @@ NUMBERS = {
     "mode3.turns-most": lambda results: short(max(statistics.median(ratios) for _, _, _, each, _ in turn_points(results, *TURNS) for ratios in each.values())),
     **{f"mode3.starved-{mbits}": (lambda mbits: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_starved_2") if row["mbits"] == mbits))(mbits)
        for mbits in ("200", "600")},
-    **{f"mode3.turns-1024-{name}": (lambda lost: lambda results: next(short(row["ratios"]) for row in rows_of(results, "allreduce_turns", "mode3_turns_1024") if row["lost"] == lost))(lost)
-       for name, lost in (("eighth", "1/8"), ("half", "1/2"))},
+    **{f"mode3.turns-1024-{name}": (lambda lost: lambda results: next(short(row["ratios"], 4) for row in rows_of(results, "allreduce_turns", *TURNS_1024) if row["lost"] == lost))(lost)
+       for name, lost in (("nothing", "0"), ("eighth", "1/8"), ("quarter", "1/4"), ("half", "1/2"))},
+    **{f"mode3.segments-{name}": (lambda case, step: lambda results: short(mode3_median(results, case, step, SEGMENTS)["median_ms"]))(case, step)
+       for name, case, step in (("balance", "lost_balance", "after"), ("lost", "lost_mode3", "after"), ("graph-collnet", "graph_chain", "after"), ("graph-ring", "graph_ring", "after"),
+                                ("eager", "graph_ring", "after, eagerly"))},
+    "mode3.segments-bound": lambda results: short(mode3_median(results, "lost_mode3", "after", SEGMENTS)["bound_ms"]),
+    **{f"mode3.direct-{name}": (lambda column: lambda results: short(mode3_median(results, "lost_direct", "after", "nccl_mode3_direct")[column]))(column)
+       for name, column in (("lost", "median_ms"), ("bound", "bound_ms"))},
+    **{f"mode3.direct-{op}": (lambda run: lambda results: short(one_run(results, "nccl_collnet_direct", run, "direct")["retained"]))(run) for op, run in DIRECT.items()},
+    "mode3.direct-limit": lambda results: short(one_run(results, "nccl_collnet_direct", DIRECT["allgather"], "direct")["limit"]),
     "mode3.margin-eighth-slowest": lambda results: short(max(margin_times(results, "eighth_mode3", "struck", "max_ms").values()), 4),
     **{f"mode3.margin-eighth-{version}": (lambda version: lambda results: short(margin_times(results, "eighth_mode3")[version]))(version) for version in ("2.28.9", "2.30.7")},
     "mode3.margin-eighth-balance": lambda results: short(max(margin_times(results, "eighth_balance").values())),
-    "mode3.margin-graph": lambda results: short(margin_times(results, "graph_ring", "after, eagerly")["2.28.9"]),
-    "mode3.margin-graph-ring": lambda results: short(margin_times(results, "graph_ring")["2.28.9"]),
     **{f"mode3.margin-{case}-{what}": (lambda case, pick: lambda results: short(margin_ratio(results, pick, case)))(case, pick)
-       for case in ("half", "lost", "six_nodes") for what, pick in (("least", min), ("most", max))},
+       for case in ("half", "six_nodes") for what, pick in (("least", min), ("most", max))},
     "mode3.margin-healthy": lambda results: f"{margin_ratio(results, max, 'healthy', 'migrate', 'healthy'):.3f}",
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_degraded", "allreduce")["limit"]),
@@ -293,7 +306,7 @@ NUMBERS = {
        for on in (0, 1) for what, pick in (("least", min), ("most", max))},
     "mode3.two-degraded": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_two_degraded", "allreduce")["retained"]),
     "mode3.two-degraded-limit": lambda results: short(one_run(results, "mode3_scenarios_2", "allreduce_two_degraded", "allreduce")["limit"]),
-    **{f"mode3.channels-{number}": (lambda measured: lambda results: short(next(row["t_to_bound"] for row in rows_of(results, "allreduce_emulated", measured) if row["nodes"] == "8")))
+    **{f"mode3.channels-{number}": (lambda measured: lambda results: short(next(row["t_to_bound"] for row in rows_of(results, "allreduce_emulated", measured) if row["nodes"] == "8"), 4))
        (f"mode3_channels_{number}") for number in (256, 512)},
     "mode3.least": lambda results: mode3_to_bound(results, min),
     "mode3.most": lambda results: mode3_to_bound(results, max),
