@@ -99,9 +99,10 @@ double segments_gain_of(const Job& job, const Candidate& of) {
   return job.outstanding > 1 && of.algorithm == Algorithm::kMix && of.leaves < 2 ? kOfMix : gain_of(job) / 2;
 }
 
-/// What a schedule must gain that needs more than one and a half times Job::most_ends. The thread looks at all
-/// of them in each of its turns: eight processes with eight NICs each, one of them lost, took longer with the
-/// mix of which 3 % less was predicted than with the unequal ring (mode3_channels_512 and _192 in results/).
+/// What a schedule must gain that needs more than one and a half times Job::most_ends. The thread looks at
+/// all of them in each of its turns: eight processes with eight NICs each, one of them lost, took longer with
+/// the mix of which 3 % less was predicted than with the unequal ring (mode3_channels_512 and _192 in
+/// results/).
 constexpr double kManyEndsGain = 4e-2;
 bool has_many_ends(const Job& job, const Candidate& of) {
   return job.most_ends > 0 && 2 * of.lanes * of.beside > 3 * job.most_ends;
@@ -205,7 +206,9 @@ void choose(const Job& job, Plan& plan) {
     Candidate& other = plan.candidates[i];
     other.eligible = may_take(job, other);
     const bool many = has_many_ends(job, other) && !has_many_ends(job, plan.choice());
-    const double gain = many ? kManyEndsGain : other.algorithm == Algorithm::kDirect ? kDirectGain : gain_of(job);
+    const double gain = many                                    ? kManyEndsGain
+                        : other.algorithm == Algorithm::kDirect ? kDirectGain
+                                                                : gain_of(job);
     if (other.eligible && compared(other) < compared(plan.choice()) * (1 - gain)) plan.chosen = i;
   }
 }
