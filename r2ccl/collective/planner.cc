@@ -99,13 +99,14 @@ double segments_gain_of(const Job& job, const Candidate& of) {
   return job.outstanding > 1 && of.algorithm == Algorithm::kMix && of.leaves < 2 ? kOfMix : gain_of(job) / 2;
 }
 
-/// What a schedule must gain that needs more than one and a half times Job::most_ends. The thread looks at
-/// all of them in each of its turns: eight processes with eight NICs each, one of them lost, took longer with
-/// the mix of which 3 % less was predicted than with the unequal ring (mode3_channels_512 and _192 in
-/// results/).
-constexpr double kManyEndsGain = 4e-2;
-bool has_many_ends(const Job& job, const Candidate& of) {
-  return job.most_ends > 0 && 2 * of.lanes * of.beside > 3 * job.most_ends;
+/// In a stream a schedule that needs more than one and a half times Job::most_ends is compared as if it took
+/// so many times as long: the thread looks at all of them in each of its turns. Eight processes with eight
+/// NICs each, one of them lost, took longer with the mix of which 3 % less was predicted than with the
+/// unequal ring (mode3_channels_512 and _192 in results/). With gain_of() such a schedule must gain 4 %.
+constexpr double kManyEnds = 1.03;
+double cost_of_ends(const Job& job, const Candidate& of) {
+  const bool many = job.outstanding > 1 && job.most_ends > 0 && 2 * of.lanes * of.beside > 3 * job.most_ends;
+  return many ? kManyEnds : 1;
 }
 
 bool has_direct_chunks(const Job& job, uint32_t segments) {
@@ -121,19 +122,22 @@ bool may_take(const Job& job, const Candidate& candidate) {
          has_direct_chunks(job, candidate.segments);
 }
 
-double compared(const Candidate& of) { return of.seconds * of.allowance; }
+double compared(const Job& job, const Candidate& of) {
+  return of.seconds * of.allowance * cost_of_ends(job, of);
+}
 
 /// Predictions of an operation that is alone, of whose candidates only the least times are known as yet: in
 /// their order, until the next one is slower for certain.
 std::vector<Candidate> contenders(const Job& job, std::vector<Candidate> least) {
-  std::stable_sort(least.begin(), least.end(),
-                   [](const Candidate& a, const Candidate& b) { return compared(a) < compared(b); });
+  std::stable_sort(least.begin(), least.end(), [&](const Candidate& a, const Candidate& b) {
+    return compared(job, a) < compared(job, b);
+  });
   std::vector<Candidate> whole;
   double best = INFINITY;
   for (const Candidate& of : least) {
-    if (compared(of) > best * (1 + gain_of(job))) break;
+    if (compared(job, of) > best * (1 + gain_of(job))) break;
     whole.push_back(predict(job, of, of.segments));
-    best = std::min(best, compared(whole.back()));
+    best = std::min(best, compared(job, whole.back()));
   }
   return whole;
 }
@@ -178,9 +182,10 @@ Candidate best_of(Algorithm algorithm, const Job& job, const std::vector<Candida
   if (alone) all = contenders(job, std::move(all));
   // Fill counts in full here: it is what more segments reduce.
   const auto seconds = [&](const Candidate& of) {
-    if (alone) return compared(of);
-    return of.allowance * (std::max({of.transfer_s, of.reduction_s, of.steps_s, of.queued_s}) +
-                           of.fill_s / (static_cast<double>(job.outstanding) * of.beside));
+    if (alone) return compared(job, of);
+    return of.allowance * cost_of_ends(job, of) *
+           (std::max({of.transfer_s, of.reduction_s, of.steps_s, of.queued_s}) +
+            of.fill_s / (static_cast<double>(job.outstanding) * of.beside));
   };
   const auto faster = [&](const Candidate& a, const Candidate& b) {
     return seconds(a) < seconds(b) * (1 - 1e-9);
@@ -205,11 +210,8 @@ void choose(const Job& job, Plan& plan) {
     // What comes first in the list is the simpler one and stays where another gains nothing.
     Candidate& other = plan.candidates[i];
     other.eligible = may_take(job, other);
-    const bool many = has_many_ends(job, other) && !has_many_ends(job, plan.choice());
-    const double gain = many                                    ? kManyEndsGain
-                        : other.algorithm == Algorithm::kDirect ? kDirectGain
-                                                                : gain_of(job);
-    if (other.eligible && compared(other) < compared(plan.choice()) * (1 - gain)) plan.chosen = i;
+    const double gain = other.algorithm == Algorithm::kDirect ? kDirectGain : gain_of(job);
+    if (other.eligible && compared(job, other) < compared(job, plan.choice()) * (1 - gain)) plan.chosen = i;
   }
 }
 

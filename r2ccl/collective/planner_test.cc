@@ -214,6 +214,48 @@ TEST(Planner, many_ends_must_gain_more) {
   EXPECT_EQ(chosen(job), Algorithm::kFourStage);
 }
 
+// Two shapes of four-stage take the same time, by one leaf or by two. With one, a rank needs 14 · 4 ends.
+TEST(Planner, of_shapes_that_are_as_fast_it_takes_one_without_many_ends) {
+  Job job = job_of({0.125, 0.375, 1, 1, 1, 1, 1, 1}, 4 << 20);
+  job.bytes_per_second = 6e8;
+  job.latency_s = job.back_s = 80e-6;
+  job.outstanding = 8;
+  job.beside = 4;
+  job.direct = false;
+  job.most_segments = 1;
+  job.least_chunk_bytes = 118 << 10;
+  const Plan without_limit = plan(job).value();
+  EXPECT_EQ(without_limit.choice().algorithm, Algorithm::kFourStage);
+  EXPECT_EQ(without_limit.choice().leaves, 1u);
+  job.most_ends = 32;
+  const Plan limited = plan(job).value();
+  EXPECT_EQ(limited.choice().algorithm, Algorithm::kFourStage);
+  EXPECT_EQ(limited.choice().leaves, 2u);
+  EXPECT_NEAR(limited.choice().seconds, without_limit.choice().seconds,
+              1e-9 * without_limit.choice().seconds);
+}
+
+TEST(Planner, ends_of_an_operation_that_is_alone_cost_nothing) {
+  std::mt19937 random(3);
+  size_t many = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::vector<double> capacities(4 + random() % 5, 1);
+    capacities[0] = 0.125 * double(1 + random() % 7);
+    Job job = job_of(capacities, 16 << 20);
+    job.bytes_per_second = 6e8;
+    job.latency_s = job.back_s = 80e-6;
+    job.direct = false;
+    const Candidate without_limit = plan(job).value().choice();
+    job.most_ends = 1 + without_limit.lanes / 2;
+    many += 2 * without_limit.lanes > 3 * job.most_ends ? 1 : 0;
+    const Candidate limited = plan(job).value().choice();
+    EXPECT_EQ(limited.algorithm, without_limit.algorithm) << round;
+    EXPECT_EQ(limited.leaves, without_limit.leaves) << round;
+    EXPECT_DOUBLE_EQ(limited.seconds, without_limit.seconds) << round;
+  }
+  EXPECT_GT(many, 40u);
+}
+
 // On virtual NICs a mix of half as many segments is as fast or faster, though 0.8 % more is predicted of it.
 TEST(Planner, a_mix_in_a_stream_has_no_more_segments_than_gain_something) {
   Job job = job_of({0.75, 1, 1, 1, 1, 1}, 4 << 20);

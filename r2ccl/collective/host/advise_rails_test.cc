@@ -194,28 +194,33 @@ constexpr Row kRows[] = {{4, true, 1072, 1120, 3, 0, 0.131, 0.139},
                          {8, true, 276, 290, 2, 2, 0.028, 0.029},
                          {8, false, 374, 398, 23, 23, 0.030, 0.031}};
 
-TEST(AdviseRails, Long_gains_what_the_page_says) {
-  for (const uint32_t rails : {4u, 8u}) {
-    const Counts counts = grid({3, 4, 5, 6, 7, 8, 16}, {4, 16, 64}, {2.5, 10, 50}, rails);
-    EXPECT_EQ(counts.nics.cases, 2223u);
-    for (const Row& row : kRows) {
-      if (row.rails != rails) continue;
-      const Count& before = row.margin ? counts.capacities_with_margin : counts.capacities;
-      const Count& after = row.margin ? counts.nics_with_margin : counts.nics;
-      const auto where = testing::Message() << rails << " NICs, margin " << row.margin;
-      EXPECT_NEAR(double(before.taken), double(row.taken_by_capacities), 5) << where;
-      EXPECT_NEAR(double(after.taken), double(row.taken_by_nics), 5) << where;
-      EXPECT_NEAR(double(before.slower), double(row.slower_by_capacities), 2) << where;
-      EXPECT_LE(after.slower, row.slower_by_nics) << where;
-      EXPECT_NEAR(before.gain / double(before.cases), row.gain_by_capacities, 0.0015) << where;
-      EXPECT_NEAR(after.gain / double(after.cases), row.gain_by_nics, 0.0015) << where;
-    }
-    if (rails > 4) continue;
-    EXPECT_GE(counts.newly, 56u);
-    EXPECT_GT(counts.newly_gain / double(counts.newly), 0.245);
-    EXPECT_GT(counts.newly_least, 0.175);
+/// About half an hour on one core.
+Counts gains_what_the_page_says(uint32_t rails) {
+  const Counts counts = grid({3, 4, 5, 6, 7, 8, 16}, {4, 16, 64}, {2.5, 10, 50}, rails);
+  EXPECT_EQ(counts.nics.cases, 2223u);
+  for (const Row& row : kRows) {
+    if (row.rails != rails) continue;
+    const Count& before = row.margin ? counts.capacities_with_margin : counts.capacities;
+    const Count& after = row.margin ? counts.nics_with_margin : counts.nics;
+    const auto where = testing::Message() << rails << " NICs, margin " << row.margin;
+    EXPECT_NEAR(double(before.taken), double(row.taken_by_capacities), 5) << where;
+    EXPECT_NEAR(double(after.taken), double(row.taken_by_nics), 5) << where;
+    EXPECT_NEAR(double(before.slower), double(row.slower_by_capacities), 2) << where;
+    EXPECT_LE(after.slower, row.slower_by_nics) << where;
+    EXPECT_NEAR(before.gain / double(before.cases), row.gain_by_capacities, 0.0015) << where;
+    EXPECT_NEAR(after.gain / double(after.cases), row.gain_by_nics, 0.0015) << where;
   }
+  return counts;
 }
+
+TEST(AdviseRails, Long_gains_what_the_page_says_with_four_nics) {
+  const Counts counts = gains_what_the_page_says(4);
+  EXPECT_GE(counts.newly, 56u);
+  EXPECT_GT(counts.newly_gain / double(counts.newly), 0.245);
+  EXPECT_GT(counts.newly_least, 0.175);
+}
+
+TEST(AdviseRails, Long_gains_what_the_page_says_with_eight_nics) { gains_what_the_page_says(8); }
 
 }  // namespace
 }  // namespace r2ccl::collective

@@ -20,7 +20,7 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint32_t kMemberVersion = 6;
+constexpr uint32_t kMemberVersion = 7;
 constexpr uint32_t kMostRingSegments = 64;
 constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
 
