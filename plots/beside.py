@@ -7,7 +7,7 @@ and of limited NICs are means of the jobs, the others medians.
 
     python3 plots/beside.py --results results --out DIR
 
-Reads the sets `beside`, `beside_2`, `beside_ack_soon`, of small sizes `beside_small` and, of a limited rate, `beside_ports` of results/tables/beside.csv
+Reads the sets `beside`, `beside_2`, `beside_3`, `beside_ack_soon`, of small sizes `beside_small`, `_2` and `_3` and, of a limited rate, `beside_ports` of results/tables/beside.csv
 (harness/workload/nccl/head_to_head.py --table beside)."""
 
 import statistics
@@ -33,12 +33,12 @@ def data(results):
     rows = [row for row in tables.read(results, "beside") if row["transport"] in TRANSPORTS and row["outcome"] == "ok"]
     jobs = {name: [{"transport": row["transport"], "bytes": int(row["bytes"]), "side_ms": float(row["side_ms"]), "other_ms": float(row["other_ms"]),
                     "ratio": statistics.median(float(ratio) for ratio in row["ratios"].split())} for row in rows if row["set"] in sets]
-            for name, sets in (("jobs", MEASURED), ("small", (SMALL,)), ("ports", (PORTS,)))}
+            for name, sets in (("jobs", MEASURED), ("small", SMALL), ("ports", (PORTS,)))}
     if not all(jobs.values()):
         raise inputs.NoData(COMMAND)
-    origins = [tables.provenance(results, name) for name in ("beside", SMALL, PORTS)]
+    origins = [tables.provenance(results, name) for name in ("beside", *SMALL[:1], PORTS)]
     return {**jobs, "mbits": port_mbits(results, PORTS), "evidence": inputs.one_evidence([origin["evidence"] for origin in origins]),
-            "machine": sorted({origin["machine"].split(",")[0].split("× ")[-1] for origin in origins}), "nccl": sorted({row["nccl"] for row in rows if row["set"] in (*MEASURED, SMALL, PORTS)})}
+            "machine": sorted({origin["machine"].split(",")[0].split("× ")[-1] for origin in origins}), "nccl": sorted({row["nccl"] for row in rows if row["set"] in (*MEASURED, *SMALL, PORTS)})}
 
 
 def times(jobs):

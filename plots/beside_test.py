@@ -27,10 +27,10 @@ def results_with(folder, jobs, ports=(), small=()):
     os.makedirs(os.path.join(folder, "tables"), exist_ok=True)
     tables.replace(folder, "beside", "beside", jobs)
     tables.replace(folder, "beside", PORTS, list(ports))
-    tables.replace(folder, "beside", SMALL, list(small))
+    tables.replace(folder, "beside", SMALL[0], list(small))
     with open(os.path.join(folder, "tables", "provenance.csv"), "w", encoding="utf-8") as file:
         file.write("set,tables,evidence,fabric,date,commit,cores,machine,command,note\nbeside,beside,emulated,vhca,2026-01-01,abc,4,\"A GPU, Linux\",c,n\n"
-                   f"{SMALL},beside,emulated,vhca,2026-01-01,abc,4,1 × A GPU,c,n\n"
+                   f"{SMALL[0]},beside,emulated,vhca,2026-01-01,abc,4,1 × A GPU,c,n\n"
                    f"{PORTS},beside,emulated,vhca,2026-01-01,abc,4,2 × A GPU,head_to_head.py --mbits 10000 --turns 8,n\n")
     return folder
 
@@ -90,7 +90,7 @@ class Beside(unittest.TestCase):
 
     def test_ports_without_a_limit_have_no_column_of_their_rate(self):
         jobs = [job("migrate_beside_ib", 8, seed, 50, 50, f"{ratio} {ratio} 3") for seed, ratio in enumerate((0.998, 1.0, 1.002))]
-        text = means_table(results_with(self.folder, [], (), jobs), SMALL)
+        text = means_table(results_with(self.folder, [], (), jobs), *SMALL)
         self.assertNotIn("of its ports' rate", text)
         self.assertEqual(text.splitlines()[2:], ["| 8 B | R2CCL mode 1 | 3 | 9 | 50.0 | 1.0000 | 0.9950–1.0050 | met | 1.0000 | 1.0000–1.0000 |"])
 

@@ -162,6 +162,9 @@ def of_runs(paths):
     return rows, {**max(origins, key=lambda one: one["date"]), "differs": {key: values[key] for key in ("cores", "machine") if len(values[key]) > 1}}
 
 
+PLUGIN_SAID = "the plugin said: NET/R2CCL: "  # before it: which call failed
+
+
 def of_matrix(paths):
     table = inputs.read_json(paths[0])
     if not isinstance(table, dict) or table.get("schema_version") != 1 or "cells" not in table:
@@ -171,7 +174,7 @@ def of_matrix(paths):
     rows = []
     for cell in table["cells"]:
         fault, moment, op, end = cell["cell"].split("/")
-        rows.append({**cell, "fault": fault, "moment": moment, "op": op, "end": end})
+        rows.append({**cell, "fault": fault, "moment": moment, "op": op, "end": end, "why": cell.get("why", "").rpartition(PLUGIN_SAID)[2]})
     rows += [{**field, "verdict": "empty"} for field in table["empty"]]
     origin = table["provenance"]
     return {"matrix": rows}, {"evidence": origin["evidence"], "fabric": "vhca", "date": origin["started"][:10], "commit": origin.get("revision"), "cores": origin.get("cores"),
@@ -299,7 +302,7 @@ def of_head_to_head(paths):
     last = next(line for line in reversed(inputs.read_lines(paths[-1])) if "id" in line)
     environment = last["environment"]
     beside = [{**row, "side_ms": statistics.median(row["side_ms"]), "other_ms": statistics.median(row["other_ms"]),
-               "ratios": " ".join(f"{first / second:.5g}" for first, second in zip(row["side_ms"], row["other_ms"]))}
+               "ratios": " ".join(f"{first / second:.4g}" for first, second in zip(row["side_ms"], row["other_ms"]))}
               for _, row in sorted(rows.items()) if row["table"] == "beside"]
     others = [row for _, row in sorted(rows.items()) if row["table"] != "beside"]
     return {name: of for name, of in (("head_to_head", others), ("beside", beside)) if of}, {

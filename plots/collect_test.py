@@ -210,7 +210,7 @@ class Collect(unittest.TestCase):
     def test_matrix_cells_and_empty_fields_become_rows(self):
         path = os.path.join(self.folder, "matrix.json")
         cell = {"cell": "qp_error/close/AllReduce/both", "verdict": "fail", "outcome": "error", "struck": 2, "attempts": 1, "migrations": 3, "replayed": 4, "checked": 5,
-                "wrong": 0, "lost": 0, "duplicated": 0, "error_ms": 512.25, "why": "it ended, and 'why' has a comma"}
+                "wrong": 0, "lost": 0, "duplicated": 0, "error_ms": 512.25, "why": "a test failed; the plugin said: NET/R2CCL: it ended, and 'why' has a comma"}
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"schema_version": 1, "cells": [cell], "empty": [{"fault": "noop", "moment": "close", "why": "nothing is open"}, {"fault": "noop", "moment": "connect", "end": "both", "why": "one waits"}],
                        "provenance": {"command": "r2bench matrix", "evidence": "emulated", "started": "2026-01-02T03:04:05Z", "revision": "abc", "kernel": "Linux 6.1.0-9-build"}}, file)

@@ -101,7 +101,7 @@ class Drawn(unittest.TestCase):
             share = [(i + 1) / len(own) for i in range(len(own))]
             for phase, times in (("detect", [f["detect_ms"] for f in own]), ("migrate", [f["detect_ms"] + f["migrate_ms"] for f in own]),
                                  ("ramp", [max(f["recover_ms"], f["detect_ms"] + f["migrate_ms"]) for f in own])):
-                self.assert_points(drawn[f"data:{kind}:{phase}"][1:], list(zip(sorted(times), share)), delta=1e-3)
+                self.assert_points(drawn[f"data:{kind}:{phase}"][1:], list(zip(sorted(times), share)), delta=2e-3)
         self.assertIn("evidence: emulated", text_of(figure))
 
     def test_a_fault_that_never_recovered_keeps_the_distribution_below_1(self):
@@ -132,7 +132,7 @@ class Drawn(unittest.TestCase):
         figure = busbw.draw(table)
         for (x, y), (wanted_x, wanted_y) in zip(style.drawn(figure)["data:migrate"], [(1 << 20, 1.5 * (1 << 20) / 20e6), (1 << 22, 1.5 * (1 << 22) / 60e6)]):
             self.assertEqual(x, wanted_x)
-            self.assertAlmostEqual(y / wanted_y, 1, places=5)
+            self.assertAlmostEqual(y / wanted_y, 1, places=4)
         self.assertAlmostEqual(table["ports"], 0.5)
         self.assertIn("evidence: emulated", text_of(figure))
 

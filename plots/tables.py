@@ -76,12 +76,12 @@ def path_of(results, name):
 
 
 def text(value):
-    """A value as it stands in a table: at most six digits, nothing for what is not known."""
+    """A value as it stands in a table: at most five digits, nothing for what is not known."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(int(value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def number(field):

@@ -8,9 +8,9 @@ import inputs
 import tables
 from numbers_of.words import from_to, markdown, mean_between, median_between, median_of, rows_of, short
 
-MEASURED = ("beside", "beside_2", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
+MEASURED = ("beside", "beside_2", "beside_3", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
 PORTS = "beside_ports"  # NICs of a limited rate
-SMALL = "beside_small"  # sizes below 64 KiB, NICs without a limit
+SMALL = ("beside_small", "beside_small_2", "beside_small_3")  # sizes below 64 KiB, NICs without a limit
 # The rule of ACKs, the set, the transport.
 ACKS = (("16 tests", "beside_8", "migrate_beside_ib"), ("1024 tests", "beside_acks_1024", "migrate_beside_ib"), ("none awaited", "beside_8", "loose_beside_ib"),
         ("16 tests", "beside_11", "migrate_beside_ib"), ("16 tests, or 1024 if not asked for soon", "beside_ack_soon", "migrate_beside_ib"),
@@ -74,14 +74,14 @@ def mean_and_interval(each):
     return f"{statistics.mean(each):.4f}", f"{between[0]:.4f}–{between[1]:.4f}" if between else "–"
 
 
-def means_table(results, name):
+def means_table(results, *sets):
     """Jobs that differ little: the mean of few jobs' ratios has an interval where their median has none. NICs of a limited rate have a column more."""
-    limited, lines = name == PORTS, []
-    for (size, transport), (ratios, rows) in beside(results, name).items():
+    limited, lines = PORTS in sets, []
+    for (size, transport), (ratios, rows) in beside(results, *sets).items():
         ms = statistics.median(float(row["other_ms"]) for row in rows)
         each = of_jobs(rows)
         cpu = [float(row["cpu_ratio"]) for row in rows]
-        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), *([short(of_ports(results, name, size, ms))] if limited else []), *mean_and_interval(each),
+        lines.append([inputs.size(size), BESIDE[transport], len(rows), len(ratios), short(ms), *([short(of_ports(results, PORTS, size, ms))] if limited else []), *mean_and_interval(each),
                       within_bound(size, mean_between(each)), *mean_and_interval(cpu)])
     return markdown(["size", "transport", "jobs", "pairs", "NCCL's IB (ms)", *(["of its ports' rate"] if limited else []), "ratio of the times", "95 % interval", "bound", "ratio of the CPU times", "95 % interval"], lines)
 
@@ -116,11 +116,11 @@ def jobs_of(rows, cpu=False):
 
 
 def small_point(results, size, transport, cpu):
-    return statistics.mean(jobs_of(beside(results, SMALL)[size, transport][1], cpu))
+    return statistics.mean(jobs_of(beside(results, *SMALL)[size, transport][1], cpu))
 
 
 def small_between(results, size, transport, cpu):
-    return mean_and_interval(jobs_of(beside(results, SMALL)[size, transport][1], cpu))[1]
+    return mean_and_interval(jobs_of(beside(results, *SMALL)[size, transport][1], cpu))[1]
 
 
 def small_most(results, pick, transports, cpu, sizes):
@@ -159,7 +159,7 @@ def beside_ratio(results, size, transport, *sets):
 BLOCKS = {
     "beside": lambda results: beside_table(results, *MEASURED),
     "beside-ports": lambda results: means_table(results, PORTS),
-    "beside-small": lambda results: means_table(results, SMALL),
+    "beside-small": lambda results: means_table(results, *SMALL),
     "beside-causes": lambda results: beside_table(results, "beside_causes"),
     "beside-sends": beside_sends,
     "beside-acks": beside_acks,
@@ -184,7 +184,7 @@ NUMBERS = {
        for whose, transports, cpu, sizes in (("modes", PLUGIN, False, (512, 4096, 32768)), ("modes", PLUGIN, True, (8, 512, 4096)), ("control", ("ib_beside_ib",), False, (8, 512, 4096, 32768)),
                                              ("control", ("ib_beside_ib",), True, (8, 512, 4096)))
        for what, pick in (("least", min), ("most", max))},
-    "beside.small-cpu-above": lambda results: str(sum(mean_between(jobs_of(rows, True))[0] > 1 for (size, transport), (_, rows) in beside(results, SMALL).items() if transport in PLUGIN and size < 32768)),
+    "beside.small-cpu-above": lambda results: str(sum(mean_between(jobs_of(rows, True))[0] > 1 for (size, transport), (_, rows) in beside(results, *SMALL).items() if transport in PLUGIN and size < 32768)),
     "beside.ports-cpu-above": lambda results: str(sum(low > 1 for low, _ in ports_cpu_intervals(results))),
     "beside.ports-cpu-points": lambda results: str(len(ports_cpu_intervals(results))),
     "beside.1mib-modes": lambda results: short(max(statistics.median(beside_ratio(results, 2**20, transport, *MEASURED)) for transport in PLUGIN)),
