@@ -110,10 +110,18 @@ class Judge(unittest.TestCase):
             self.assertEqual((none.returncode, none.stdout), (1, ""))
             self.assertIn("0 of 1 GPUs", none.stderr)
             with open(os.path.join(folder, "nvidia-smi"), "w", encoding="utf-8") as file:
-                file.write("#!/bin/sh\necho 00000000:0F:00.0\n")
+                file.write("#!/bin/sh\necho 0, GPU-a1, 00000000:0F:00.0\necho 1, GPU-a2, 00000000:1F:00.0\n")
             os.chmod(file.name, 0o755)
             one = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": folder})
             self.assertEqual(one.stdout, gpu_topology.topology(["0000:0f:00.0"], 0, nvswitch=True))
+            for visible, gpus in (("1", ["1f"]), ("GPU-a2,0", ["1f", "0f"]), ("1,2,0", ["1f"]), ("GPU-a", []), ("", [])):
+                two = subprocess.run(command + ["--gpus", str(len(gpus) or 1)], capture_output=True, text=True, check=False, env={"PATH": folder, "CUDA_VISIBLE_DEVICES": visible})
+                self.assertEqual((two.returncode, two.stdout), (0, gpu_topology.topology([f"0000:{bus}:00.0" for bus in gpus], 0, nvswitch=True)) if gpus else (1, ""), visible)
+            self.assertIn("0 of 1 GPUs, of those in CUDA_VISIBLE_DEVICES", two.stderr)
+            for wrong in ("0", "-1", "two"):
+                none = subprocess.run(command + ["--gpus", wrong], capture_output=True, text=True, check=False, env={"PATH": folder})
+                self.assertEqual((none.returncode, none.stdout), (2, ""))
+                self.assertIn("no number of GPUs: at least 1", none.stderr)
 
     def test_the_cases_have_names_of_their_own(self):
         for more, one in (([], "home_flush_is_wrong"), (["--pxn"], "pxn_disabled")):

@@ -5,7 +5,7 @@ NVLink are placed in a certain way. gpu_memory.py and allreduce_matrix.py use it
 
     harness/workload/nccl/gpu_topology.py --nvswitch > /tmp/nvswitch.xml
 
-Exit status: 0; 1 there is no GPU."""
+Exit status: 0; 1 there are fewer GPUs; 2 bad arguments."""
 
 import argparse
 import os
@@ -37,20 +37,38 @@ def topology(gpus, nics, nvswitch=False):
 
 
 def bus_ids():
-    """Of the GPUs, as NCCL writes them: 0000:04:00.0."""
-    found = gpu_jobs.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
-    return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
+    """Of the GPUs that a process of this one's environment sees, in its order, as NCCL writes them: 0000:04:00.0. As in CUDA, a word of
+    CUDA_VISIBLE_DEVICES that names no GPU hides it and all that follow it."""
+    found = gpu_jobs.said(["nvidia-smi", "--query-gpu=index,uuid,pci.bus_id", "--format=csv,noheader"])
+    gpus = [] if found == "unknown" else [[word.strip() for word in line.split(",")] for line in found.splitlines()]
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        every, gpus = gpus, []
+        for word in (word.strip() for word in named.split(",")):
+            fitting = [gpu for gpu in every if word and (gpu[0] == word or (word.startswith("GPU-") and gpu[1].startswith(word)))]
+            if len(fitting) != 1:
+                break
+            gpus += fitting
+    return [bus.lower()[-12:] for _, _, bus in gpus]
+
+
+def count(text):
+    """A number of GPUs, at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of GPUs: at least 1")
+    return int(text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", type=int, default=1, help="how many GPUs (default: 1)")
+    parser.add_argument("--gpus", type=count, default=1, metavar="N", help="the first N GPUs, of those in CUDA_VISIBLE_DEVICES if that is set (default: 1)")
     parser.add_argument("--nics", type=int, default=0, help="how many virtual NICs are beside the GPUs (default: none has a place)")
     parser.add_argument("--nvswitch", action="store_true", help="the GPUs have NVLinks to a switch")
     arguments = parser.parse_args()
     gpus = bus_ids()[:arguments.gpus]
-    if len(gpus) < max(1, arguments.gpus):
-        print(f"gpu_topology.py: nvidia-smi names {len(gpus)} of {arguments.gpus} GPUs", file=sys.stderr)
+    if len(gpus) < arguments.gpus:
+        hidden = ", of those in CUDA_VISIBLE_DEVICES" if "CUDA_VISIBLE_DEVICES" in os.environ else ""
+        print(f"gpu_topology.py: nvidia-smi names {len(gpus)} of {arguments.gpus} GPUs{hidden}", file=sys.stderr)
         return 1
     print(topology(gpus, arguments.nics, arguments.nvswitch), end="")
     return 0
