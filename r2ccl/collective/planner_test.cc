@@ -192,16 +192,22 @@ TEST(Planner, fewer_operations_beside_each_other_leave_more_nics_idle) {
   EXPECT_GT(mix().seconds, 1.5 * all);
 }
 
-// Of each NIC 16 · 4 ends, where 32 are usual: the mix is predicted to be 3 % faster than the unequal ring.
-TEST(Planner, many_ends_must_gain_more) {
-  Job job = job_of({0.875, 1, 1, 1, 1, 1, 1, 1}, 4 << 20);
+/// Pieces of 4 MiB over eight slow NICs of each node, with K = 1.
+Job stream_over_eight_nics(const std::vector<double>& capacities) {
+  Job job = job_of(capacities, 4 << 20);
   job.bytes_per_second = 6e8;
   job.latency_s = job.back_s = 80e-6;
   job.outstanding = 8;
   job.beside = 4;
   job.direct = false;
   job.most_segments = 1;
-  job.least_chunk_bytes = 118 << 10;  // eight NICs
+  job.least_chunk_bytes = 118 << 10;
+  return job;
+}
+
+// Of each NIC 16 · 4 ends, where 32 are usual: the mix is predicted to be 3 % faster than the unequal ring.
+TEST(Planner, many_ends_must_gain_more) {
+  Job job = stream_over_eight_nics({0.875, 1, 1, 1, 1, 1, 1, 1});
   const auto seconds = [&](Algorithm of) { return plan(job).value().candidates[size_t(of)].seconds; };
   job.most_ends = 32;
   EXPECT_EQ(chosen(job), Algorithm::kUnequalRing);
@@ -216,14 +222,7 @@ TEST(Planner, many_ends_must_gain_more) {
 
 // Two shapes of four-stage take the same time, by one leaf or by two. With one, a rank needs 14 · 4 ends.
 TEST(Planner, of_shapes_that_are_as_fast_it_takes_one_without_many_ends) {
-  Job job = job_of({0.125, 0.375, 1, 1, 1, 1, 1, 1}, 4 << 20);
-  job.bytes_per_second = 6e8;
-  job.latency_s = job.back_s = 80e-6;
-  job.outstanding = 8;
-  job.beside = 4;
-  job.direct = false;
-  job.most_segments = 1;
-  job.least_chunk_bytes = 118 << 10;
+  Job job = stream_over_eight_nics({0.125, 0.375, 1, 1, 1, 1, 1, 1});
   const Plan without_limit = plan(job).value();
   EXPECT_EQ(without_limit.choice().algorithm, Algorithm::kFourStage);
   EXPECT_EQ(without_limit.choice().leaves, 1u);
