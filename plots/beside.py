@@ -36,7 +36,7 @@ def data(results):
             for name, sets in (("jobs", MEASURED), ("small", SMALL), ("ports", (PORTS,)))}
     if not all(jobs.values()):
         raise inputs.NoData(COMMAND)
-    origins = [tables.provenance(results, name) for name in ("beside", *SMALL[:1], PORTS)]
+    origins = [tables.provenance(results, name) for name in sorted({row["set"] for row in rows if row["set"] in (*MEASURED, *SMALL, PORTS)})]
     return {**jobs, "mbits": port_mbits(results, PORTS), "evidence": inputs.one_evidence([origin["evidence"] for origin in origins]),
             "machine": sorted({origin["machine"].split(",")[0].split("× ")[-1] for origin in origins}), "nccl": sorted({row["nccl"] for row in rows if row["set"] in (*MEASURED, *SMALL, PORTS)})}
 

@@ -302,7 +302,7 @@ def of_head_to_head(paths):
     last = next(line for line in reversed(inputs.read_lines(paths[-1])) if "id" in line)
     environment = last["environment"]
     beside = [{**row, "side_ms": statistics.median(row["side_ms"]), "other_ms": statistics.median(row["other_ms"]),
-               "ratios": " ".join(f"{first / second:.4g}" for first, second in zip(row["side_ms"], row["other_ms"]))}
+               "ratios": " ".join(f"{first / second:.5g}" for first, second in zip(row["side_ms"], row["other_ms"]))}
               for _, row in sorted(rows.items()) if row["table"] == "beside"]
     others = [row for _, row in sorted(rows.items()) if row["table"] != "beside"]
     return {name: of for name, of in (("head_to_head", others), ("beside", beside)) if of}, {

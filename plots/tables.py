@@ -76,7 +76,7 @@ def path_of(results, name):
 
 
 def text(value):
-    """A value as it stands in a table: at most five digits, nothing for what is not known."""
+    """A value as it stands in a table: of a float at most five digits, nothing for what is not known."""
     if value is None:
         return ""
     if isinstance(value, bool):

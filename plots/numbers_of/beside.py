@@ -8,7 +8,7 @@ import inputs
 import tables
 from numbers_of.words import from_to, markdown, mean_between, median_between, median_of, rows_of, short
 
-MEASURED = ("beside", "beside_2", "beside_3", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now
+MEASURED = ("beside", "beside_2", "beside_3", "beside_ack_soon")  # at 1 MiB with the rule of ACKs that holds now, above also with earlier ones
 PORTS = "beside_ports"  # NICs of a limited rate
 SMALL = ("beside_small", "beside_small_2", "beside_small_3")  # sizes below 64 KiB, NICs without a limit
 # The rule of ACKs, the set, the transport.
@@ -88,7 +88,7 @@ def means_table(results, *sets):
 
 PLUGIN = ("migrate_beside_ib", "balance_beside_ib")
 WHO = (("mode1", "migrate_beside_ib"), ("mode2", "balance_beside_ib"), ("control", "ib_beside_ib"))
-SMALL_SIZES = (("8B", 8), ("512B", 512), ("32KiB", 32 * 1024))
+SMALL_SIZES = (("8B", 8), ("32KiB", 32 * 1024))
 
 
 def ports_cpu(results, sizes, *transports):
@@ -181,10 +181,14 @@ NUMBERS = {
     **{f"beside.small-{where}-{who}{'-cpu' * cpu}-interval": (lambda size, transport, cpu: lambda results: small_between(results, size, transport, cpu))(size, transport, cpu)
        for where, size in SMALL_SIZES for who, transport in WHO for cpu in (False, True)},
     **{f"beside.small-{whose}{'-cpu' * cpu}-{what}": (lambda pick, transports, cpu, sizes: lambda results: small_most(results, pick, transports, cpu, sizes))(pick, transports, cpu, sizes)
-       for whose, transports, cpu, sizes in (("modes", PLUGIN, False, (512, 4096, 32768)), ("modes", PLUGIN, True, (8, 512, 4096)), ("control", ("ib_beside_ib",), False, (8, 512, 4096, 32768)),
+       for whose, transports, cpu, sizes in (("modes", PLUGIN, False, (512, 4096, 32768)), ("control", ("ib_beside_ib",), False, (8, 512, 4096, 32768)),
                                              ("control", ("ib_beside_ib",), True, (8, 512, 4096)))
        for what, pick in (("least", min), ("most", max))},
-    "beside.small-cpu-above": lambda results: str(sum(mean_between(jobs_of(rows, True))[0] > 1 for (size, transport), (_, rows) in beside(results, *SMALL).items() if transport in PLUGIN and size < 32768)),
+    **{f"beside.small-32KiB-{who}-cpu-set{number}": (lambda transport, name: lambda results: f"{statistics.mean(jobs_of(beside(results, name)[32 * 1024, transport][1], True)):.4f}")(transport, name)
+       for who, transport in WHO for number, name in enumerate(SMALL, 1)},
+    "beside.small-32KiB-loose-cpu": lambda results: f"{small_point(results, 32 * 1024, 'loose_beside_ib', True):.4f}",
+    "beside.small-32KiB-mode0-cpu": lambda results: f"{small_point(results, 32 * 1024, 'baseline_beside_ib', True):.4f}",
+    "beside.small-8B-mode2-set2": lambda results: f"{statistics.mean(of_jobs(beside(results, SMALL[1])[8, 'balance_beside_ib'][1])):.4f}",
     "beside.ports-cpu-above": lambda results: str(sum(low > 1 for low, _ in ports_cpu_intervals(results))),
     "beside.ports-cpu-points": lambda results: str(len(ports_cpu_intervals(results))),
     "beside.1mib-modes": lambda results: short(max(statistics.median(beside_ratio(results, 2**20, transport, *MEASURED)) for transport in PLUGIN)),
