@@ -19,15 +19,15 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
                  control::Stream stream, const control::Token& token)
     : context_(context),
       memory_(ChannelMemory::make()),
-      link_(std::move(stream), token, sender),
+      sender_(sender),
       number_(g_next_number.fetch_add(1)),
+      link_(std::move(stream), token, sender),
       home_nic_(home_nic),
       bounds_{nanoseconds(context.config.fail_bound), nanoseconds(context.config.probe_deadline)},
       failback_({nanoseconds(context.config.failback_settle), Failback::kFirstWaitNs,
                  nanoseconds(context.config.failback_ceiling)}),
       end_(end),
       search_(nanoseconds(context.config.no_path_bound()), bounds_.proven()),
-      sender_(sender),
       outage_(nanoseconds(context.config.control_bound), nanoseconds(context.config.unreached_bound())),
       peer_end_(nanoseconds(context.config.fence_bound)),
       created_(now_ns()),
@@ -63,7 +63,7 @@ std::string Channel::rail_name(int local, int remote) const {
 
 Request* Channel::free_request(uint64_t message) {
   Request& request = requests_[message % wire::kRingLines];
-  if (request.in_use || activity_.requests() >= uint32_t(kMaxRequests)) return nullptr;
+  if (open_requests_ & bit_of(message) || activity_.requests() >= uint32_t(kMaxRequests)) return nullptr;
   return &request;
 }
 

@@ -59,37 +59,37 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   if (!path || !request || status() != Status::kReady) return nullptr;
   if (!path->send_queue_room(End::kRoomForCts)) return no_room(*path, owned);
   receiving_.ledger.open();
-  request->channel = this;
-  request->message = message;
-  request->in_use = true;
+  take(*request, message);
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(bytes);
   request->flushed = registration && registration->on_gpu();
   if (request->flushed) request->local_keys = registration->rkeys();
-  wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
-  std::memset(&line, 0, sizeof line);  // no other line made on the stack, which would have to be aligned
-  line.head = line.tail = uint32_t(message) + 1;
-  line.address = uint64_t(data);
-  line.bytes = uint32_t(bytes);
-  line.received = uint32_t(receiving_.ledger.received());
-  if (registration) {
-    std::copy(registration->rkeys().begin(), registration->rkeys().end(), line.keys);
-    line.far_nics = registration->far_nics();
-  }
-  line.far_nics |= receiving_.mark();
-  line.check = wire::cts_check(line);
-  activity_.opened_request();
+  static constexpr uint32_t kNoKeys[wire::kMaxNics]{};
+  wire::write_line({.head = uint32_t(message) + 1,
+                    .address = uint64_t(data),
+                    .bytes = uint32_t(bytes),
+                    .received = uint32_t(receiving_.ledger.received()),
+                    .keys = registration ? registration->rkeys().data() : kNoKeys,
+                    .far_nics = (registration ? registration->far_nics() : 0) | receiving_.mark()},
+                   memory_->lines[message % wire::kRingLines]);
   thread.opened(*request, true);
   receiving_.tells();
   write_cts(*path, message, owned);  // when it fails the line is repeated after the migration
+  // Where it keeps nobody waiting: what arrives is wanted at once.
+  give_back_receives(*path, verbs::QueuePair::kReceiveBatch / 2, owned);
   return request;
+}
+
+// The queue never holds less than the worst case of what may still come.
+void Receiver::give_back_receives(Path& path, uint32_t enough, Owned owned) {
+  if (const int error = path.give_back_receives(enough, owned); error != 0 && path.carries())
+    suspect_post(path, error, owned);
 }
 
 void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
   ownership_.check(owned);
-  // Given back at once: the queue never holds less than the worst case of what may still come.
-  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && path.carries())
-    suspect_post(path, error, owned);
+  ++path.receives_used;
+  give_back_receives(path, verbs::QueuePair::kReceiveBatch, owned);
   path.carried(completion.byte_len, owned);
   const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
   const Request& request = requests_[receiving_.ledger.message_of(immediate) % wire::kRingLines];
@@ -278,8 +278,7 @@ Result<TestOutcome> Receiver::test(Request& request, ProgressThread& thread) {
   } else {
     thread.ended(request);
   }
-  request.in_use = false;
-  activity_.finished_request();
+  give_back(request);
   return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 

@@ -46,6 +46,7 @@ class Receiver final : public Channel {
 
   void look_for(uint64_t message, Owned);
   void whole(uint64_t message);
+  void give_back_receives(Path& path, uint32_t enough, Owned);
   void write_cts(Path& path, uint64_t message, Owned);
   void confirm(Path& path, bool signaled, Owned);
   /// What the protocol asks of the receiver: receiving.h.

@@ -23,21 +23,19 @@ enum class Status : uint8_t {
   kClosed,
 };
 
-/// One message, from isend or irecv to the test that says done.
-class Request {
+/// One message, from isend or irecv to the test that says done. What one that travels over one path needs
+/// comes first.
+class alignas(64) Request {
  public:
   Channel* channel = nullptr;
-  uint64_t message = 0;
-  bool in_use = false;
-  bool receive = false;
   ProgressThread* thread = nullptr;  ///< which has posted it, until it has ended
+  uint64_t message = 0;
   // Sender: what is sent, and where to. Receiver: where it goes.
   uint8_t* data = nullptr;
-  uint32_t bytes = 0;
-  // Copied: NCCL may take a registration away while a migration still knows the message.
-  std::array<uint32_t, wire::kMaxNics> local_keys{};
   uint64_t remote_address = 0;
-  std::array<uint32_t, wire::kMaxNics> remote_keys{};
+  uint32_t bytes = 0;
+  uint32_t segments = 1;
+  bool receive = false;
   /// Receiver: the memory is a GPU's, and its NICs are flushed; local_keys has the keys for that.
   bool flushed = false;
   /// Sender: `data` is in the channel's own memory, and stays there when the request is long given back.
@@ -50,8 +48,10 @@ class Request {
     uint32_t offset = 0;
     uint32_t bytes = 0;
   };
-  uint32_t segments = 1;
   std::array<Part, wire::kMaxNics> parts{};
+  // Copied: NCCL may take a registration away while a migration still knows the message.
+  std::array<uint32_t, wire::kMaxNics> local_keys{};
+  std::array<uint32_t, wire::kMaxNics> remote_keys{};
 };
 
 }  // namespace r2ccl

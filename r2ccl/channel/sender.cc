@@ -15,17 +15,6 @@ namespace {
 // A message number's low bits and a segment number share the lower half of a work request's id.
 uint32_t detail_of(uint64_t message, uint32_t segment) { return uint32_t(message & 0xffffff) << 8 | segment; }
 
-/// Copies a line that a NIC may be writing: word by word, so that the check decides whether it is whole.
-bool read_cts(const wire::CtsLine& line, uint32_t wanted, wire::CtsLine& out) {
-  const auto* from = reinterpret_cast<const uint64_t*>(&line);
-  uint64_t words[8];
-  words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
-  if (uint32_t(words[0]) != wanted) return false;
-  for (int i = 1; i < 8; ++i) words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
-  std::memcpy(&out, words, sizeof out);
-  return out.tail == wanted && out.check == wire::cts_check(out);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Sender>> Sender::start(ProcessContext& context, int nic, const wire::Handle& handle) {
@@ -168,7 +157,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady || !path->send_queue_room()) return nullptr;
   wire::CtsLine& line = line_;
-  if (!read_cts(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) {
+  if (!wire::read_line(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) {
     // The line may be missing because this end's QP is dead, and with nothing open nobody else looks.
     if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path, owned);
     return nullptr;
@@ -203,9 +192,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     if (request->bytes > 0) std::memcpy(copy, data, request->bytes);
     request->data = copy;
   }
-  request->channel = this;
-  request->message = message;
-  request->in_use = true;
+  take(*request, message);
   const auto open = [&](uint32_t behind) {
     const uint64_t next = message + behind;
     const uint32_t head = __atomic_load_n(&memory_->lines[next % wire::kRingLines].head, __ATOMIC_RELAXED);
@@ -213,7 +200,6 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   };
   request->ack_soon = sending_.asks_for_ack(context_.strict_ack(), request->copied, open, now_ns);
   sending_.ledger.open(request->segments);
-  activity_.opened_request();
   thread.opened(*request, false);
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
     if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, owned);
@@ -241,7 +227,7 @@ void Sender::read_confirmation(Owned owned) {
   const uint64_t received = __atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE);
   sending_.confirmed(received & ~wire::kAckWaitedLong, (received & wire::kAckWaitedLong) != 0, now_ns);
   for (wire::CtsLine line;
-       read_cts(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
+       wire::read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
        ++lines_read_)
     sending_.confirmed_low(line.received, (line.far_nics & wire::kWaitedLong) != 0, now_ns);
 }
@@ -324,10 +310,10 @@ Result<TestOutcome> Sender::test(Request& request, ProgressThread& thread) {
   if (!ownership_.try_acquire()) return TestOutcome{};
   const OwnershipGuard owned(ownership_, std::adopt_lock);
   const bool strict = waits_for_ack(request);
-  read_confirmation(owned);
+  if (strict) read_confirmation(owned);  // else what has come is read with the next CTS entry
   if (!sending_.ledger.done(request.message, strict) && before == Status::kReady && active()) {
     drain_all(sending_.looks(active()->posted != active()->completed), owned);
-    read_confirmation(owned);
+    if (strict) read_confirmation(owned);
   }
   const bool done = sending_.ledger.done(request.message, strict);
   if (!done && status() == Status::kFailed) {
@@ -339,15 +325,14 @@ Result<TestOutcome> Sender::test(Request& request, ProgressThread& thread) {
     return TestOutcome{};
   }
   thread.ended(request);
-  request.in_use = false;
-  activity_.finished_request();
+  give_back(request);
   return TestOutcome{true, request.bytes};
 }
 
 bool Sender::lacking(Owned owned) const {
   ownership_.check(owned);
   return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
-    return request.in_use && !sending_.ledger.done(request.message, waits_for_ack(request));
+    return in_use(request) && !sending_.ledger.done(request.message, waits_for_ack(request));
   });
 }
 

@@ -68,16 +68,16 @@ class Sender final : public SenderPaths {
   bool waits_for_ack(const Request& request) const { return context_.strict_ack() && !request.copied; }
   /// Can it still be sent?
   bool holds(const Request& request, uint64_t message) const {
-    return request.message == message && (request.in_use || request.copied);
+    return request.message == message && (in_use(request) || request.copied);
   }
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendingEndOf<wire::kRingLines> sending_;
   uint64_t lines_read_ = 0;  // the ACKs of entries before this one have been read
-  balance::Splitter splitter_;
-  balance::Spread spread_;          // the splitter's lanes
-  std::vector<Path*> spread_over_;  // … their paths; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
+  std::vector<Path*> spread_over_;  // the paths of the splitter's lanes; empty: all goes over the active path
+  balance::Splitter splitter_;
+  balance::Spread spread_;  // … the lanes
   wire::CtsLine line_{};  // the one that post() has read: on the stack it would cost aligning that
 };
 

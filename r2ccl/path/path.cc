@@ -78,7 +78,7 @@ Result<void> Path::build(const verbs::Device& device, bool with_probe, bool with
   memory = std::move(*region);
   memory_lkey = memory.lkey();
   for (uint32_t i = 0; i < kReceiveDepth; ++i)
-    if (const int error = data.post_receive(work(kWorkReceive, i)); error != 0)
+    if (const int error = data.post_receive(work(kWorkReceive, 0)); error != 0)
       return Error{ErrorCode::kVerbs, "ibv_post_recv on " + device.name() + ": " + std::strerror(error)};
   if (with_probe) {
     job.calls("ibv_create_cq");

@@ -67,8 +67,8 @@ class Path {
   static constexpr uint32_t kSendDepth = uint32_t(kMaxRequests) * wire::kMaxNics + wire::kRingLines;
   /// A path carries a segment of each open message, twice over where a replay meets the original. More than
   /// that come only when paths die one upon the other; then a NIC waits for the queue to be filled again
-  /// (RNR).
-  static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines;
+  /// (RNR). Receives are given back several at a time: so many more are there.
+  static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines + verbs::QueuePair::kReceiveBatch;
   // What a work request was, in the upper half of its id.
   enum WorkKind : uint32_t {
     kWorkData = 1,
@@ -203,7 +203,6 @@ class Path {
   int remote_nic() const { return remote_nic_; }
   const wire::PathEnd& remote() const { return remote_; }
 
-  PathState state = PathState::kOpening;
   /// Traffic goes over it.
   bool carries() const { return is_in_use(state); }
   bool is_standby() const { return state == PathState::kStandby; }
@@ -216,32 +215,49 @@ class Path {
   // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.
   std::shared_ptr<ChannelMemory> channel_memory;
   verbs::MemoryRegion memory;
-  verbs::CompletionQueue queue;
+  // What each message needs, in one cache line.
+  alignas(64) verbs::CompletionQueue queue;
   verbs::QueuePair data;
+  PathState state = PathState::kOpening;
+  std::atomic<bool> is_failed{false};  ///< `failure`, for threads that do not own the channel
   uint32_t memory_lkey = 0;
   // Send queue accounting: unsignaled requests are freed by the next signaled one behind them.
   uint32_t posted = 0;
   uint32_t completed = 0;
   /// Two are kept for a push and a sentinel, which are not counted.
   bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
+  /// Receives that have completed, and are not given back.
+  uint32_t receives_used = 0;
+  /// Balance, sender: how many of the writes under way the NIC's meter counts.
+  int metered = 0;
+  /// Data as long as a whole packet that it has carried to its end. Whoever owns the channel counts, any
+  /// thread reads.
+  std::atomic<uint32_t> whole_packets{0};
+
+ private:
+  uint32_t id_ = 0;
+  int local_nic_ = 0;
+  int remote_nic_ = 0;
+
+ public:
+  /// … which happens here once there are `enough`, up to verbs::QueuePair::kReceiveBatch. 0 or an errno.
+  int give_back_receives(uint32_t enough, Owned) {
+    if (receives_used < enough) return 0;
+    return data.post_receives(work(kWorkReceive, 0), std::exchange(receives_used, 0));
+  }
   /// Something is under way, and nothing has moved for long: posts an empty write behind it, one at a time. A
   /// lost packet shows by the one that follows; behind the last one there is none, and the queue pair sends
   /// it again only after its Local ACK Timeout.
   void push_work(Owned);
   void push_is_back(Owned) { work_pushed_ = false; }
-  /// Data as long as a whole packet that it has carried to its end. Whoever owns the channel counts, any
-  /// thread reads.
-  std::atomic<uint32_t> whole_packets{0};
   void carried(uint32_t bytes, Owned) {
     if (bytes >= health::WholePackets::kBytes)
       whole_packets.store(whole_packets.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
-  /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter
-  /// counts.
+  /// Balance, sender: bytes of each write by its number.
   std::vector<uint32_t> sizes;
-  int metered = 0;
   balance::NicMeter* link_meter = nullptr;  ///< mode 3: the link's
   /// It carries traffic and is to be left, and why.
   struct Failure {
@@ -249,7 +265,6 @@ class Path {
     std::string why;
   };
   std::optional<Failure> failure;
-  std::atomic<bool> is_failed{false};  ///< the same for threads that do not own the channel
   void mark_failed(trace::DetectedBy by, std::string why, Owned) {
     failure = {by, std::move(why)};
     is_failed.store(true, std::memory_order_relaxed);
@@ -269,9 +284,6 @@ class Path {
   static constexpr uint32_t kBothSentinels = 3;
   static constexpr uint32_t kPush = 1;  // which of kWorkProbe
 
-  uint32_t id_ = 0;
-  int local_nic_ = 0;
-  int remote_nic_ = 0;
   wire::PathEnd remote_{};
   uint32_t first_psn_ = 0;
   uint32_t sentinels_ = 0;

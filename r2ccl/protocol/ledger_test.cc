@@ -4,11 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/unflushed.h"
 
 namespace r2ccl {
 namespace {
+
+/// Of message 6.
+wire::CtsEntry an_entry() {
+  static constexpr uint32_t kKeys[wire::kMaxNics] = {1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007};
+  return {
+      .head = 7, .address = 0x7f0012345000, .bytes = 1 << 20, .received = 5, .keys = kKeys, .far_nics = 2};
+}
 
 wire::Immediate whole(uint64_t message) { return {uint32_t(message) & wire::kTicketMask, 0, 1}; }
 
@@ -28,25 +38,83 @@ TEST(Immediate, survives_its_encoding_at_every_limit) {
 TEST(CtsLine, the_mark_of_a_long_wait_is_no_nic_and_no_number_of_a_message) {
   EXPECT_EQ(wire::kWaitedLong & ((1u << wire::kMaxNics) - 1), 0u);
   EXPECT_GT(wire::kAckWaitedLong, uint64_t{1} << 62);
-  wire::CtsLine line{};
-  const uint32_t before = wire::cts_check(line);
-  line.far_nics |= wire::kWaitedLong;
-  EXPECT_NE(wire::cts_check(line), before);
+  wire::CtsLine line, marked;
+  wire::CtsEntry entry = an_entry();
+  wire::write_line(entry, line);
+  entry.far_nics |= wire::kWaitedLong;
+  wire::write_line(entry, marked);
+  EXPECT_NE(marked.check, line.check);
 }
 
-TEST(CtsLine, any_changed_word_breaks_the_check) {
-  wire::CtsLine line{};
-  line.head = line.tail = 7;
-  line.address = 0x7f0012345000;
-  line.bytes = 1 << 20;
-  for (int i = 0; i < wire::kMaxNics; ++i) line.keys[i] = uint32_t(1000 + i);
-  line.check = wire::cts_check(line);
-  for (size_t byte = 0; byte < sizeof line; ++byte) {
-    if (byte >= offsetof(wire::CtsLine, check) && byte < offsetof(wire::CtsLine, check) + 4) continue;
+TEST(CtsLine, says_what_was_written) {
+  wire::CtsLine line, read;
+  wire::write_line(an_entry(), line);
+  ASSERT_TRUE(wire::read_line(line, 7, read));
+  EXPECT_EQ(std::memcmp(&read, &line, sizeof line), 0);
+  EXPECT_EQ(read.head, 7u);
+  EXPECT_EQ(read.tail, 7u);
+  EXPECT_EQ(read.address, 0x7f0012345000u);
+  EXPECT_EQ(read.bytes, 1u << 20);
+  EXPECT_EQ(read.received, 5u);
+  EXPECT_EQ(read.far_nics, 2u);
+  for (uint32_t i = 0; i < wire::kMaxNics; ++i) EXPECT_EQ(read.keys[i], 1000 + i);
+}
+
+TEST(CtsLine, is_not_read_for_another_message) {
+  wire::CtsLine line, read;
+  wire::write_line(an_entry(), line);
+  for (const uint32_t head : {0u, 6u, 8u, 7u + wire::kRingLines})
+    EXPECT_FALSE(wire::read_line(line, head, read));
+}
+
+TEST(CtsLine, any_changed_bit_breaks_it) {
+  wire::CtsLine line, read;
+  wire::write_line(an_entry(), line);
+  for (size_t bit = 0; bit < 8 * sizeof line; ++bit) {
     wire::CtsLine torn = line;
-    reinterpret_cast<unsigned char*>(&torn)[byte] ^= 0x40;
-    EXPECT_NE(wire::cts_check(torn), line.check) << "byte " << byte;
+    reinterpret_cast<unsigned char*>(&torn)[bit / 8] ^= uint8_t(1u << bit % 8);
+    EXPECT_FALSE(wire::read_line(torn, 7, read)) << "bit " << bit;
   }
+}
+
+// A NIC has written some of the words, in any order: the others are those of the line that was there before,
+// of an earlier round of the ring.
+TEST(CtsLine, words_of_two_lines_are_none) {
+  wire::CtsEntry entry = an_entry();
+  wire::CtsLine before, after, read;
+  wire::write_line(entry, before);
+  uint32_t keys[wire::kMaxNics];
+  for (uint32_t i = 0; i < wire::kMaxNics; ++i) keys[i] = 2000 + i;
+  entry = {.head = 7 + wire::kRingLines,
+           .address = 0x7f0012346000,
+           .bytes = 1 << 19,
+           .received = 69,
+           .keys = keys,
+           .far_nics = 1};
+  wire::write_line(entry, after);
+  constexpr uint32_t kAll = (1u << sizeof(wire::CtsLine) / 8) - 1;
+  for (uint32_t written = 0; written < kAll; ++written) {
+    wire::CtsLine torn = before;
+    for (uint32_t word = 0; word < 8; ++word)
+      if (written >> word & 1)
+        std::memcpy(reinterpret_cast<char*>(&torn) + 8 * word,
+                    reinterpret_cast<const char*>(&after) + 8 * word, 8);
+    EXPECT_FALSE(wire::read_line(torn, entry.head, read)) << "words " << written;
+  }
+  EXPECT_TRUE(wire::read_line(after, entry.head, read));
+}
+
+// Neighbouring words that change places: the check knows where a word is.
+TEST(CtsLine, words_that_change_places_break_it) {
+  wire::CtsLine line, read;
+  wire::write_line(an_entry(), line);
+  for (size_t word = 1; word + 1 < sizeof line / 8; ++word)
+    for (size_t other = word + 1; other + 1 < sizeof line / 8; ++other) {
+      wire::CtsLine torn = line;
+      auto* const bytes = reinterpret_cast<char*>(&torn);
+      std::swap_ranges(bytes + 8 * word, bytes + 8 * word + 8, bytes + 8 * other);
+      EXPECT_FALSE(wire::read_line(torn, 7, read)) << word << " and " << other;
+    }
 }
 
 TEST(ReceiveLedger, counts_a_message_when_its_last_segment_is_here_in_any_order) {

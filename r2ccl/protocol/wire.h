@@ -3,6 +3,7 @@
 // control messages. Plain data of fixed layout, little-endian; kWireVersion changes with any of it.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 10;
+inline constexpr uint16_t kWireVersion = 11;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS entries: more than requests can be open
@@ -51,17 +52,56 @@ static_assert(sizeof(CtsLine) == 64);
 inline constexpr uint32_t kWaitedLong = 1u << 31;
 inline constexpr uint64_t kAckWaitedLong = 1ull << 63;
 
-/// A mix of every word but `check` itself (the finaliser of splitmix64, folded over the line).
-inline uint32_t cts_check(const CtsLine& line) {
-  uint64_t words[8];  // a copy of the line itself would have callers align their stack
-  std::memcpy(words, &line, sizeof words);
-  std::memset(reinterpret_cast<char*>(words) + offsetof(CtsLine, check), 0, sizeof line.check);
-  uint64_t mix = 0x9e3779b97f4a7c15;
-  for (const uint64_t word : words) {
-    mix = (mix ^ word) * 0xbf58476d1ce4e5b9;
-    mix ^= mix >> 29;
+/// A line's words, as it lies in memory.
+using CtsWords = std::array<uint64_t, sizeof(CtsLine) / sizeof(uint64_t)>;
+inline constexpr uint64_t kCtsCheckBits = ~uint64_t{0} << 32;  // of the first word
+static_assert(offsetof(CtsLine, check) == 4);
+
+/// A mix of every word but `check` itself. The words are mixed side by side: a CPU would wait for each step
+/// of a chain, and both ends make this check for each message.
+inline uint32_t cts_check(const CtsWords& words) {
+  uint64_t sum = 0, place = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint64_t word = i == 0 ? words[i] & ~kCtsCheckBits : words[i];
+    place += 0x9e3779b97f4a7c15;  // the same words in other places are another line
+    const uint64_t mix = (word ^ place) * 0xbf58476d1ce4e5b9;
+    sum += mix ^ mix >> 32;
   }
-  return uint32_t(mix ^ (mix >> 32));
+  return uint32_t((sum * 0x94d049bb133111eb) >> 32);
+}
+
+/// What a line says. `keys`: kMaxNics of them.
+struct CtsEntry {
+  uint32_t head;
+  uint64_t address;
+  uint32_t bytes, received;
+  const uint32_t* keys;
+  uint32_t far_nics;
+};
+/// Builds the line in whole words: read again as words, a line built of halves would keep the CPU waiting.
+inline void write_line(const CtsEntry& entry, CtsLine& line) {
+  const auto word = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
+  CtsWords words{entry.head, entry.address, word(entry.bytes, entry.received)};
+  std::memcpy(&words[3], entry.keys, sizeof line.keys);
+  words.back() = word(entry.far_nics, entry.head);
+  words[0] |= uint64_t{cts_check(words)} << 32;
+  auto* const to = reinterpret_cast<uint64_t*>(&line);
+  for (size_t i = 0; i < words.size(); ++i) __atomic_store_n(to + i, words[i], __ATOMIC_RELAXED);
+}
+/// Reads a line that a NIC may be writing: word by word, so that the check decides whether it is whole.
+/// False: it is not, or is not that of `head`.
+inline bool read_line(const CtsLine& line, uint32_t head, CtsLine& out) {
+  const auto* from = reinterpret_cast<const uint64_t*>(&line);
+  CtsWords words;
+  words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+  if (uint32_t(words[0]) != head) return false;
+  auto* const to = reinterpret_cast<uint64_t*>(&out);
+  __atomic_store_n(to, words[0], __ATOMIC_RELAXED);
+  for (size_t i = 1; i < words.size(); ++i) {
+    words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+    __atomic_store_n(to + i, words[i], __ATOMIC_RELAXED);
+  }
+  return words.back() >> 32 == head && words[0] >> 32 == cts_check(words);
 }
 
 /// 23 bits of ticket, 1 bit for 'ACK soon', 4 bits of segment number, 4 bits of segment count − 1.

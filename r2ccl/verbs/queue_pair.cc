@@ -110,70 +110,53 @@ Result<void> QueuePair::destroy() noexcept {
   return {};
 }
 
-int QueuePair::post(ibv_send_wr& request) noexcept {
+// Only what these opcodes have is set: to clear the whole request would take as long as the rest of this
+// function.
+int QueuePair::post(uint64_t id, ibv_wr_opcode opcode, unsigned flags, ibv_sge piece, uint64_t remote,
+                    uint32_t rkey, uint32_t immediate) noexcept {
+  ibv_send_wr request;
+  request.wr_id = id;
+  request.next = nullptr;
+  request.sg_list = &piece;
+  request.num_sge = piece.length > 0 ? 1 : 0;
+  request.opcode = opcode;
+  request.send_flags = flags;
+  request.imm_data = htobe32(immediate);
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = rkey;
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(pair_.get(), &request, &bad);
 }
 
 int QueuePair::post_write_imm(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
                               uint32_t rkey, uint32_t immediate) noexcept {
-  ibv_sge piece{uint64_t(data), bytes, lkey};
-  ibv_send_wr request{};
-  request.wr_id = id;
-  request.sg_list = &piece;
-  request.num_sge = bytes > 0 ? 1 : 0;
-  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.imm_data = htobe32(immediate);
-  request.wr.rdma.remote_addr = remote;
-  request.wr.rdma.rkey = rkey;
-  return post(request);
+  return post(id, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED, {uint64_t(data), bytes, lkey}, remote, rkey,
+              immediate);
 }
 
 int QueuePair::post_write(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
                           uint32_t rkey, bool signaled) noexcept {
-  ibv_sge piece{uint64_t(data), bytes, lkey};
-  ibv_send_wr request{};
-  request.wr_id = id;
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.send_flags = (signaled ? unsigned(IBV_SEND_SIGNALED) : 0u) |
-                       (bytes <= inline_bytes_ ? unsigned(IBV_SEND_INLINE) : 0u);
-  request.wr.rdma.remote_addr = remote;
-  request.wr.rdma.rkey = rkey;
-  return post(request);
+  const unsigned flags = (signaled ? unsigned(IBV_SEND_SIGNALED) : 0u) |
+                         (bytes <= inline_bytes_ ? unsigned(IBV_SEND_INLINE) : 0u);
+  return post(id, IBV_WR_RDMA_WRITE, flags, {uint64_t(data), bytes, lkey}, remote, rkey);
 }
 
 int QueuePair::post_empty_write(uint64_t id, uint64_t remote, uint32_t rkey) noexcept {
-  ibv_send_wr request{};
-  request.wr_id = id;
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = remote;
-  request.wr.rdma.rkey = rkey;
-  return post(request);
+  return post(id, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, {}, remote, rkey);
 }
 
 int QueuePair::post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
                          uint32_t rkey) noexcept {
-  ibv_sge piece{uint64_t(data), bytes, lkey};
-  ibv_send_wr request{};
-  request.wr_id = id;
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_RDMA_READ;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = remote;
-  request.wr.rdma.rkey = rkey;
-  return post(request);
+  return post(id, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, {uint64_t(data), bytes, lkey}, remote, rkey);
 }
 
-int QueuePair::post_receive(uint64_t id) noexcept {
-  ibv_recv_wr request{};
-  request.wr_id = id;
+int QueuePair::post_receives(uint64_t id, uint32_t count) noexcept {
+  ibv_recv_wr requests[kReceiveBatch];
+  for (uint32_t i = 0; i < count; ++i)
+    requests[i] = {
+        .wr_id = id, .next = i + 1 < count ? &requests[i + 1] : nullptr, .sg_list = nullptr, .num_sge = 0};
   ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(pair_.get(), &request, &bad);
+  return ibv_post_recv(pair_.get(), requests, &bad);
 }
 
 }  // namespace r2ccl::verbs

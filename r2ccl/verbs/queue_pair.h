@@ -53,8 +53,10 @@ class QueuePair {
   int post_empty_write(uint64_t id, uint64_t remote, uint32_t rkey) noexcept;
   int post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
                 uint32_t rkey) noexcept;
-  /// A receive without a buffer: it takes an immediate.
-  int post_receive(uint64_t id) noexcept;
+  /// Receives without a buffer, each of which takes an immediate: up to kReceiveBatch, with the same id.
+  static constexpr uint32_t kReceiveBatch = 16;
+  int post_receives(uint64_t id, uint32_t count) noexcept;
+  int post_receive(uint64_t id) noexcept { return post_receives(id, 1); }
 
   uint32_t number() const { return pair_->qp_num; }
   /// Is this the object that an asynchronous event names?
@@ -63,7 +65,8 @@ class QueuePair {
   explicit operator bool() const { return pair_ != nullptr; }
 
  private:
-  int post(ibv_send_wr& request) noexcept;
+  int post(uint64_t id, ibv_wr_opcode opcode, unsigned flags, ibv_sge piece, uint64_t remote, uint32_t rkey,
+           uint32_t immediate = 0) noexcept;
   std::unique_ptr<ibv_qp, Deleter<&ibv_destroy_qp>> pair_;
   uint32_t inline_bytes_ = 0;
 };

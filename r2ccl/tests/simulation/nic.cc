@@ -449,7 +449,7 @@ int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr**) {
 
 int post_receive(ibv_qp* handle, ibv_recv_wr* request, ibv_recv_wr**) {
   Pair& pair = *reinterpret_cast<Pair*>(handle);
-  pair.receiving.push_back(request->wr_id);
+  for (; request; request = request->next) pair.receiving.push_back(request->wr_id);
   if (pair.state == IBV_QPS_ERR) g_fabric->flush(pair);
   return 0;
 }
