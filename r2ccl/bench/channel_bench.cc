@@ -206,8 +206,8 @@ void verbs_message(benchmark::State& state) {
   static std::vector<verbs::Device> devices = must(verbs::Device::open_all(config));
   verbs::Device& device = devices[0];
   Job job;
-  auto one = Path::create(1, 0, 0, device, ChannelMemory::make(), false, false, job);
-  auto two = Path::create(1, 0, 0, device, ChannelMemory::make(), false, false, job);
+  auto one = Path::create(1, 0, 0, device, ChannelMemory::make(), true, false, false, job);
+  auto two = Path::create(1, 0, 0, device, ChannelMemory::make(), true, false, false, job);
   if (!one) die(one.error());
   if (!two) die(two.error());
   Path &from = **one, &to = **two;

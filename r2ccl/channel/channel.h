@@ -325,7 +325,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   const int home_nic_;
   const Bounds bounds_;
-  PathHalves halves_{context_, memory_};
+  PathHalves halves_{context_, memory_, sender_};
   RailRecord rails_;
   Failback failback_;
   MigrationEnd& end_;  // of Sender's or Receiver's

@@ -99,10 +99,9 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
     unflushed_.arrived(outcome.message, immediate.segment, completion.byte_len, path.id());
   switch (outcome.arrival) {
     case Arrival::kMessage:
-      whole(outcome.message);
-      [[fallthrough]];
     case Arrival::kSegment:
       receiving_.segment_came(outcome.message, immediate.ack_soon);
+      if (outcome.arrival == Arrival::kMessage) whole(outcome.message);
       // Not emit(): this one is in the way of each message, and wants to be compiled in place.
       trace::Writer::instance().emit(trace::EventType::kSegmentDelivered, uint16_t(path.local_nic()),
                                      number(), completion.byte_len, outcome.message, path.id(),

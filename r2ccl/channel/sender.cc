@@ -12,6 +12,9 @@
 namespace r2ccl {
 namespace {
 
+// Messages up to this size are copied before they are written.
+constexpr uint32_t kCopiedFirst = 256;
+
 // A message number's low bits and a segment number share the lower half of a work request's id.
 uint32_t detail_of(uint64_t message, uint32_t segment) { return uint32_t(message & 0xffffff) << 8 | segment; }
 
@@ -167,7 +170,10 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     sending_.confirmed_low(line.received, (line.far_nics & wire::kWaitedLong) != 0, now_ns);
   }
   request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
-  request->copied = request->bytes <= context_.copied_bytes() && context_.copied_bytes() > 0;
+  const bool is_small = request->bytes <= context_.copied_bytes() && context_.copied_bytes() > 0;
+  std::optional<uint32_t> copy;
+  if (is_small) copy = copies_.take(message, request->bytes, sending_.surely_received());
+  request->copied = copy.has_value();
   const auto lacks_key = [&](int nic) { return registration && bytes > 0 && registration->lkey(nic) == 0; };
   if (!request->copied && lacks_key(path->local_nic())) {  // the channel is about to leave this NIC
     activity_.wants_a_path();
@@ -183,27 +189,47 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     memory_is_far(registration->far_nics(), uint8_t(line.far_nics));
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
   if (!divide(*request, *path, registration, owned)) return nullptr;
-  if (request->copied) {
-    // What says that the message is there may have been a plain load: where loads may be late, the copy must
-    // not be made of what was there before.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    // The one before in this slot was received: there would be no line else.
-    uint8_t* copy = memory_->copies[message % wire::kRingLines];
-    if (request->bytes > 0) std::memcpy(copy, data, request->bytes);
-    request->data = copy;
-  }
+  // The tiniest are copied before they are written: then a NIC reads them where it reads other small things.
+  // A larger one is written from the program's buffer, and copied while it is on its way.
+  const bool copied_later = copy && request->bytes > kCopiedFirst && !lacks_a_key(*request);
+  if (copied_later)
+    request->copied = false;
+  else if (copy)
+    keep_copy(*request, *copy);
   take(*request, message);
   const auto open = [&](uint32_t behind) {
     const uint64_t next = message + behind;
     const uint32_t head = __atomic_load_n(&memory_->lines[next % wire::kRingLines].head, __ATOMIC_RELAXED);
     return head == uint32_t(next) + 1;
   };
-  request->ack_soon = sending_.asks_for_ack(context_.strict_ack(), request->copied, open, now_ns);
+  request->ack_soon =
+      sending_.asks_for_ack(context_.strict_ack(), copy.has_value(), is_small && !copy, open, now_ns);
   sending_.ledger.open(request->segments);
   thread.opened(*request, false);
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
     if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, owned);
+  if (copied_later) keep_copy(*request, *copy);
   return request;
+}
+
+// A part of it is to go over a NIC on which the program's buffer could not be registered.
+bool Sender::lacks_a_key(const Request& request) const {
+  for (uint32_t i = 0; i < request.segments; ++i) {
+    const Path* const on = carrying(request.parts[i].path);
+    if (on && request.local_keys[size_t(on->local_nic())] == 0) return true;
+  }
+  return false;
+}
+
+// From now on it is sent from the copy, whoever sends it.
+void Sender::keep_copy(Request& request, uint32_t at) {
+  // What says that the message is there may have been a plain load: where loads may be late, the copy must
+  // not be made of what was there before.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  uint8_t* const copy = memory_->copies + at;
+  if (request.bytes > 0) std::memcpy(copy, request.data, request.bytes);
+  request.data = copy;
+  request.copied = true;
 }
 
 void Sender::on_data_sent(Path& path, uint32_t detail, Owned owned) {

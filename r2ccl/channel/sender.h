@@ -5,6 +5,7 @@
 
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/sender_paths.h"
+#include "r2ccl/protocol/copy_ring.h"
 #include "r2ccl/protocol/sending.h"
 
 namespace r2ccl {
@@ -49,6 +50,8 @@ class Sender final : public SenderPaths {
   [[gnu::noinline]] void begin_to_meter(Path& path);
   bool write(Path& path, const Request& request, uint32_t segment, Owned);
   bool divide(Request& request, Path& active, const Registration* registration, Owned);
+  bool lacks_a_key(const Request& request) const;
+  void keep_copy(Request& request, uint32_t at);
   Path* replay_on(const Request& request, Owned) const;
   void count_work(Path& path, uint32_t bytes, Owned);
   void read_confirmation(Owned);
@@ -75,6 +78,7 @@ class Sender final : public SenderPaths {
   SendingEndOf<wire::kRingLines> sending_;
   uint64_t lines_read_ = 0;  // the ACKs of entries before this one have been read
   uint32_t empty_posts_ = 0;
+  CopyRing<wire::kCopyRingBytes, wire::kRingLines> copies_;
   std::vector<Path*> spread_over_;  // the paths of the splitter's lanes; empty: all goes over the active path
   balance::Splitter splitter_;
   balance::Spread spread_;  // … the lanes

@@ -37,22 +37,22 @@ Result<void> connect_pair(verbs::QueuePair& pair, const verbs::Device& device,
 }  // namespace
 
 std::shared_ptr<ChannelMemory> ChannelMemory::make() {
-  void* memory =
-      mmap(nullptr, kChannelMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  constexpr size_t kBytes = channel_memory_bytes(true);
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   // The kernel has cleared it; pages that nobody uses are not touched.
-  return {new (memory) ChannelMemory, [](ChannelMemory* mapped) { munmap(mapped, kChannelMemoryBytes); }};
+  return {new (memory) ChannelMemory, [](ChannelMemory* mapped) { munmap(mapped, kBytes); }};
 }
 
 Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic,
                                            const verbs::Device& device, std::shared_ptr<ChannelMemory> memory,
-                                           bool with_probe, bool with_flush, Job& job) {
+                                           bool keeps_copies, bool with_probe, bool with_flush, Job& job) {
   std::unique_ptr<Path> path(new Path);
   path->id_ = id;
   path->local_nic_ = local_nic;
   path->remote_nic_ = remote_nic;
   path->channel_memory = std::move(memory);
-  if (auto built = path->build(device, with_probe, with_flush, job); !built) {
+  if (auto built = path->build(device, keeps_copies, with_probe, with_flush, job); !built) {
     path->discard(job);
     return built.error();
   }
@@ -60,7 +60,8 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
   return path;
 }
 
-Result<void> Path::build(const verbs::Device& device, bool with_probe, bool with_flush, Job& job) {
+Result<void> Path::build(const verbs::Device& device, bool keeps_copies, bool with_probe, bool with_flush,
+                         Job& job) {
   job.calls("ibv_create_cq");
   auto made = verbs::CompletionQueue::create(device, int(kSendDepth + kReceiveDepth + 8));
   if (!made) return made.error();
@@ -73,7 +74,7 @@ Result<void> Path::build(const verbs::Device& device, bool with_probe, bool with
   if (!pair) return pair.error();
   data = std::move(*pair);
   job.calls("ibv_reg_mr");
-  auto region = verbs::MemoryRegion::create(device, channel_memory.get(), kChannelMemoryBytes);
+  auto region = verbs::MemoryRegion::create(device, channel_memory.get(), channel_memory_bytes(keeps_copies));
   if (!region) return region.error();
   memory = std::move(*region);
   memory_lkey = memory.lkey();

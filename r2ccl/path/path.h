@@ -44,15 +44,18 @@ struct ChannelMemory {
   uint64_t more_to_probe[511];                ///< … and, where they prove a path, with all of this
   alignas(64) uint64_t probe_landing[512];    ///< where our own probes land
   alignas(64) uint64_t sentinel;              ///< what a fence's sentinel would send; never written
-  /// Sender: small messages, each kept until its slot comes round again; the receiver has it by then.
-  alignas(64) uint8_t copies[wire::kRingLines][wire::kCopiedBytes];
+  /// Sender: small messages, until the receiver has them (protocol/copy_ring.h). The last member: others do
+  /// without.
+  alignas(64) uint8_t copies[wire::kCopyRingBytes];
 
   /// Throws std::bad_alloc.
   static std::shared_ptr<ChannelMemory> make();
 };
-/// What is registered: whole pages.
 static_assert(offsetof(ChannelMemory, probe_landing) - offsetof(ChannelMemory, probe_word) == 4096);
-inline constexpr size_t kChannelMemoryBytes = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
+/// What of it is registered: whole pages.
+constexpr size_t channel_memory_bytes(bool keeps_copies) {
+  return ((keeps_copies ? sizeof(ChannelMemory) : offsetof(ChannelMemory, copies)) + 4095) / 4096 * 4096;
+}
 
 /// Health has a place for each rail.
 static_assert(wire::kMaxNics <= health::ProbeTimes::kMostNics);
@@ -90,8 +93,8 @@ class Path {
   /// Makes both QPs on `device` and fills the receive queue.
   static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic,
                                               const verbs::Device& device,
-                                              std::shared_ptr<ChannelMemory> memory, bool with_probe,
-                                              bool with_flush, Job& job);
+                                              std::shared_ptr<ChannelMemory> memory, bool keeps_copies,
+                                              bool with_probe, bool with_flush, Job& job);
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
@@ -278,7 +281,8 @@ class Path {
 
  private:
   Path() = default;
-  Result<void> build(const verbs::Device& device, bool with_probe, bool with_flush, Job& job);
+  Result<void> build(const verbs::Device& device, bool keeps_copies, bool with_probe, bool with_flush,
+                     Job& job);
   Result<void> noted(Result<void> done);
   ProbeState look_for_answer(uint64_t now);
   static constexpr uint32_t kBothSentinels = 3;

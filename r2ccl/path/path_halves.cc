@@ -9,15 +9,15 @@ namespace r2ccl {
 namespace {
 
 void prepare(PathHalf& half, ProcessContext& context, const std::shared_ptr<ChannelMemory>& memory,
-             bool flushes, Job& job) {
+             bool keeps_copies, bool flushes, Job& job) {
   verbs::Device& device = context.devices[size_t(half.local)];
   if (!device.refresh_port(context.config)) {
     half.made = Error{ErrorCode::kVerbs, "its port is not active"};
     return;
   }
   half.speed_mbps = device.speed_mbps();
-  half.made =
-      Path::create(half.path, half.local, half.remote, device, memory, context.resilient(), flushes, job);
+  half.made = Path::create(half.path, half.local, half.remote, device, memory, keeps_copies,
+                           context.resilient(), flushes, job);
   if (!half.made) return;
   Path& path = **half.made;
   if (half.peer_end)
@@ -40,14 +40,15 @@ void PathHalves::make(uint32_t path, int local, int remote, bool flushes,
   half->remote = remote;
   half->peer_end = peer_end;
   half->device_fatals = context_.device_fatals[size_t(local)];
-  half->job = context_.workers->give(local, "ibv_query_port",
-                                     [half, &context = context_, memory = memory_, flushes](Job& job) {
-                                       try {
-                                         prepare(*half, context, memory, flushes, job);
-                                       } catch (const std::bad_alloc&) {
-                                         half->made = Error{ErrorCode::kOutOfResources, "no memory"};
-                                       }
-                                     });
+  half->job = context_.workers->give(
+      local, "ibv_query_port",
+      [half, &context = context_, memory = memory_, sends = sends_, flushes](Job& job) {
+        try {
+          prepare(*half, context, memory, sends && context.copied_bytes() > 0, flushes, job);
+        } catch (const std::bad_alloc&) {
+          half->made = Error{ErrorCode::kOutOfResources, "no memory"};
+        }
+      });
   halves_.push_back(std::move(half));
 }
 

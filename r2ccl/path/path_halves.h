@@ -30,8 +30,8 @@ struct PathHalf {
 
 class PathHalves {
  public:
-  PathHalves(ProcessContext& context, std::shared_ptr<ChannelMemory> memory)
-      : context_(context), memory_(std::move(memory)) {}
+  PathHalves(ProcessContext& context, std::shared_ptr<ChannelMemory> memory, bool sends)
+      : context_(context), memory_(std::move(memory)), sends_(sends) {}
 
   /// Begins a half of `path` over these NICs. `flushes`: what it brings is flushed to a GPU's memory.
   void make(uint32_t path, int local, int remote, bool flushes, std::optional<wire::PathEnd> peer_end = {});
@@ -52,6 +52,7 @@ class PathHalves {
  private:
   ProcessContext& context_;
   const std::shared_ptr<ChannelMemory> memory_;
+  const bool sends_;
   std::vector<std::shared_ptr<PathHalf>> halves_;
 };
 

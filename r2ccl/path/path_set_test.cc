@@ -24,7 +24,8 @@ class Paths {
   Paths() : devices_(verbs::Device::open_all(*Config::from_environment())) {
     for (uint32_t id = 1; id <= 3; ++id) {
       Job job;
-      set.add(std::move(*Path::create(id, 0, 0, devices_->front(), ChannelMemory::make(), true, false, job)));
+      set.add(std::move(
+          *Path::create(id, 0, 0, devices_->front(), ChannelMemory::make(), true, true, false, job)));
     }
   }
   ~Paths() {

@@ -68,10 +68,12 @@ class ReceivingEndOf {
   bool has_asked() const { return asked_; }
 
   // --- ACKs
-  /// `message` is complete. The sender waits for its ACK unless it has sent it from a copy: it copies
-  /// messages of up to `copied_bytes`, 0: none.
+  /// `message` is complete, and segment_came() of all of it. The sender waits for its ACK unless it has sent
+  /// it from a copy: it copies messages of up to `copied_bytes` (0: none) for which it has room, and those
+  /// that it does not copy ask for their ACK.
   void is_whole(uint64_t message, uint32_t copied_bytes) {
-    if (ledger.bytes(message) <= copied_bytes && copied_bytes > 0) return;
+    const bool asks = soon_ > message;  // or a later one does: then the ACK comes sooner than it must
+    if (ledger.bytes(message) <= copied_bytes && copied_bytes > 0 && !asks) return;
     awaited_ = std::max(awaited_, message + 1);
     tests_at_newest_ = tests_;
   }

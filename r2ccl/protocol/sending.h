@@ -46,11 +46,18 @@ class SendingEndOf {
   bool looks(bool under_way) { return under_way || ++idle_tests_ % kTestsPerIdleLook == 0; }
 
   // --- ACKs
+  /// Everything before this is received when the program posts the next message: the receiver has confirmed
+  /// it, or has used its slot again.
+  uint64_t surely_received() const {
+    return std::max(ledger.confirmed(), ledger.next() < kWindow ? 0 : ledger.next() + 1 - kWindow);
+  }
   /// The program posts the next message. Does it ask for its ACK soon? `acknowledges`: as the host's.
-  /// open(n), clock(): as for AckSoon.
+  /// `lacks_copy`: one of its size would be sent from a copy, if there were room for one. The receiver takes
+  /// it for such a one, for which nobody waits, unless it asks. open(n), clock(): as for AckSoon.
   template <class Open, class Clock>
-  bool asks_for_ack(bool acknowledges, bool copied, Open open, Clock clock) {
-    return acknowledges && ack_soon_.posts(copied, ledger.next() + 1 - ledger.confirmed(), open, clock);
+  bool asks_for_ack(bool acknowledges, bool copied, bool lacks_copy, Open open, Clock clock) {
+    if (!acknowledges) return false;
+    return ack_soon_.posts(copied, ledger.next() + 1 - ledger.confirmed(), open, clock) || lacks_copy;
   }
   /// The receiver has everything before `up_to`, and says so after a long wait (wire.h), or not.
   template <class Clock>

@@ -57,7 +57,7 @@ bool no_more(uint32_t) { return false; }
 /// Each message is confirmed before the next one, until one does not ask for its ACK, which stays open.
 template <class End>
 void until_trusted(End& end) {
-  while (end.asks_for_ack(true, false, no_more, [] { return uint64_t{0}; })) {
+  while (end.asks_for_ack(true, false, false, no_more, [] { return uint64_t{0}; })) {
     end.ledger.open(1);
     end.confirmed(end.ledger.next(), false, now_must_not_be_asked);
   }
@@ -75,7 +75,7 @@ TEST(AcksAskedFor, long_waits_are_learned_from_each_kind_of_confirmation) {
       const uint64_t all = end.ledger.next();
       low ? end.confirmed_low(uint32_t(all), waited_long, later) : end.confirmed(all, waited_long, later);
       EXPECT_EQ(end.ledger.confirmed(), all);
-      EXPECT_EQ(end.asks_for_ack(true, false, no_more, later), waited_long);
+      EXPECT_EQ(end.asks_for_ack(true, false, false, no_more, later), waited_long);
     }
 }
 
@@ -86,7 +86,7 @@ TEST(AcksAskedFor, none_without_acks) {
     return true;
   };
   for (uint32_t i = 0; i < 3 * AckSoon::kNeeded; ++i)
-    EXPECT_FALSE(end.asks_for_ack(false, false, not_asked, now_must_not_be_asked));
+    EXPECT_FALSE(end.asks_for_ack(false, false, false, not_asked, now_must_not_be_asked));
 }
 
 TEST(AcksAskedFor, what_confirms_nothing_new_teaches_nothing) {

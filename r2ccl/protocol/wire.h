@@ -20,7 +20,8 @@ inline constexpr uint16_t kWireVersion = 11;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS entries: more than requests can be open
-inline constexpr uint32_t kCopiedBytes = 256;         ///< messages up to this size may be sent from a copy
+inline constexpr uint32_t kCopiedBytes = 16 << 10;    ///< messages up to this size may be sent from a copy
+inline constexpr uint32_t kCopyRingBytes = 64 << 10;  ///< so much of copies a sender keeps at most
 
 /// What NCCL carries from listen() to connect(). The last word belongs to the connecting side.
 struct Handle {

@@ -64,7 +64,7 @@ TEST(Budget, of_a_process_with_many_channels) {
     std::printf(
         "a channel end: %ld KiB, and %ld KiB shared with the fabric; pinned for the peer: %zu bytes; %d "
         "threads; idle: %.2f %% of a CPU, and %.2f %% for the virtual HCA\n",
-        own, rings, kChannelMemoryBytes, many.threads, idle / 4 * 100, device / 4 * 100);
+        own, rings, channel_memory_bytes(true), many.threads, idle / 4 * 100, device / 4 * 100);
     say(link);
   });
   for (int i = 0; i < kMany; ++i) relay_handle(receiver, sender);

@@ -272,7 +272,7 @@ TEST(Scarcity, a_channel_that_is_closed_without_memory_says_so_to_its_peer) {
 void add_four(PathSet& paths, const verbs::Device& device) {
   for (uint32_t id = 1; id <= 4; ++id) {
     Job job;
-    auto path = Path::create(id, 0, 0, device, ChannelMemory::make(), true, false, job);
+    auto path = Path::create(id, 0, 0, device, ChannelMemory::make(), true, true, false, job);
     ASSERT_TRUE(path.ok());
     paths.add(std::move(*path));
   }
