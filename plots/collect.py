@@ -289,6 +289,14 @@ def of_bench(paths):
     return {"costs": rows}, origin
 
 
+def of_ratios(paths):
+    """Of files whose `rows` have the columns of the table `costs`."""
+    rows = [row for path in paths for row in inputs.read_json(path)["rows"]]
+    if any(set(row) - set(tables.COLUMNS["costs"]) for row in rows):
+        raise inputs.BadInput(f"{paths[0]}: its rows are not those of harness/bench/beside_nccl_ib.py")
+    return {"costs": rows}, {"evidence": "emulated", "fabric": "vhca"}
+
+
 def of_head_to_head(paths):
     rows, hosts, dates = {}, [], []
     for line in (line for path in paths for line in inputs.read_lines(path)):
@@ -399,7 +407,7 @@ def of_ll128(paths):
     return {"ll128": rows}, origin
 
 
-READERS = {"run": of_runs, "matrix": of_matrix, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "turns": of_turns, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+READERS = {"run": of_runs, "matrix": of_matrix, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "turns": of_turns, "programs": of_programs, "bench": of_bench, "ratios": of_ratios, "walks": of_walks, "gate": of_gate,
            "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance, "cluster": of_cluster,
            "ll128": of_ll128}
 

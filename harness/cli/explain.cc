@@ -205,7 +205,9 @@ std::string nccl_explained(const NcclSettings& nccl) {
 
 std::string beside_explained(const Scenario& scenario, const OtherSide& other) {
   const int copies = scenario.workload.pairs();
-  std::string text = "Beside it each rank has a copy of the plugin in mode " + std::string(name(other.kind));
+  std::string text = "Beside it each rank has " +
+                     (other.plugin.empty() ? "a copy of the plugin" : "the plugin '" + other.plugin + "'") +
+                     " in mode " + name(other.kind);
   for (const auto& [key, value] : other.env) text += "; " + key + "=" + value;
   text += ", with " + (copies == 1 ? "a communicator" : std::to_string(copies) + " communicators") +
           " of its own. Operations of the two sides take turns, and beside_ratio compares their times";
@@ -244,6 +246,7 @@ void print_explanation(const Scenario& scenario, const Console& console) {
     text += std::string(": ") + meaning(mode.kind);
     if (const Transport transport = scenario.transport_of(mode); transport != Transport::kPlugin)
       text += std::string("; transport ") + name(transport);
+    if (!mode.plugin.empty()) text += "; plugin '" + mode.plugin + "'";
     for (const auto& [key, value] : mode.env) text += "; " + key + "=" + value;
     if (mode.beside) text += ". " + beside_explained(scenario, *mode.beside);
     print_wrapped(console, "    • ", text);

@@ -140,6 +140,12 @@ void count_events(const JobRecord& job, ModeResult& mode) {
   }
 }
 
+/// What the mode's operations took turns with.
+std::string other_side_in_words(const OtherSide& other) {
+  const std::string plugin = other.plugin.substr(other.plugin.rfind('/') + 1);
+  return name(other.kind) + (plugin.empty() ? "" : " of " + plugin);
+}
+
 void fill_settings(const JobRecord& job, ModeResult& mode) {
   const auto config = r2ccl::Config::from([&](const char* variable) -> const char* {
     const auto found = job.environment.find(variable);
@@ -152,7 +158,7 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
         mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
   if (job.mode->beside) {
-    std::string beside = name(job.mode->beside->kind);
+    std::string beside = other_side_in_words(*job.mode->beside);
     for (const auto& [variable, value] : job.mode->beside->env) beside += " " + variable + "=" + value;
     mode.settings["beside"] = beside;
   }
@@ -168,7 +174,7 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
 
 std::optional<OtherSideResult> other_side(const Scenario& scenario, const Mode& mode) {
   if (!scenario.compares_sides(mode)) return std::nullopt;
-  return OtherSideResult{mode.beside ? name(mode.beside->kind) : name(Transport::kIb),
+  return OtherSideResult{mode.beside ? other_side_in_words(*mode.beside) : name(Transport::kIb),
                          size_t(scenario.workload.pairs())};
 }
 

@@ -86,6 +86,19 @@ modes: [{mode: balance, beside: {mode: baseline, env: {R2CC_PROBE_MS: 777}}}]
     EXPECT_NE(log(mode, 0).find(of), std::string::npos) << log(mode, 0);
 }
 
+TEST_F(BesideJob, the_other_side_may_have_another_plugin) {
+  load(std::string("workload: {bytes: 64 KiB, iters: 64, warmup: 4}\nmodes: [{mode: baseline, plugin: ") +
+       TESTNET_PLUGIN + ", beside: {mode: baseline, plugin: " + STANDIN_NCCL + "}}]\n");
+  scenario_.workload.plugin = "nonexistent";  // nobody's
+  const ModeResult mode = run();
+  expect_exact(mode, 2, 68, 1 << 14);
+  expect_cpu_of_both_sides(mode);
+  ASSERT_TRUE(mode.beside);
+  EXPECT_EQ(mode.beside->against, "baseline of libstandin-nccl-ib.so");
+  EXPECT_EQ(mode.settings.at("beside"), "baseline of libstandin-nccl-ib.so");
+  EXPECT_EQ(compare_sides(mode, 64).operations, 64u);
+}
+
 /// The other side's plugin has its own environment, and the times of its operations are those of its turns.
 TEST_F(BesideJob, only_the_other_sides_operations_are_slow_where_its_plugin_is) {
   for (const int copies : {1, 2})

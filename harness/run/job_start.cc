@@ -154,7 +154,7 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.group = communicator_of(scenario_, rank.rank());
   config.in_step = in_step();
   config.label = rank.label();
-  config.plugin = scenario_.workload.plugin;
+  config.plugin = scenario_.plugin_of(mode_);
   config.plugin_abi = scenario_.workload.plugin_abi;
   config.op = scenario_.workload.op;
   config.dtype = scenario_.workload.dtype;
@@ -180,6 +180,7 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
     const bool allreduce = mode_.beside->kind == ModeKind::kAllReduce;
     config.pairs = scenario_.workload.pairs();
     config.other_collnet = allreduce ? scenario_.workload.collnet : CollNet::kOff;
+    config.other_plugin = scenario_.plugin_of(mode_, *mode_.beside);
     config.other_environment = mode_.beside->env;
     config.other_environment["R2CC_MODE"] = std::to_string(int(mode_.beside->kind));
     config.other_environment["NCCL_COLLNET_ENABLE"] = allreduce ? "1" : "0";

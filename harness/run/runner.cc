@@ -41,29 +41,29 @@ std::vector<const Mode*> chosen_modes(const Scenario& scenario, const RunOptions
 
 /// What would end a job before it has begun, told before anything is started.
 void check_plugin_and_memory(const Scenario& scenario, const std::vector<const Mode*>& modes) {
-  const std::string& plugin = scenario.workload.plugin;
-  if (plugin.find('/') != std::string::npos && access(plugin.c_str(), R_OK) != 0)
-    throw UsageError(scenario.source_file + ": plugin " + plugin + " cannot be read: " + strerror(errno));
-  if (plugin == Workload{}.plugin)  // its settings are read here as its processes will
-    for (const Mode* mode : modes) {
-      const auto check = [&](const std::map<std::string, std::string>& environment,
-                             const std::string& whose) {
-        const auto config = r2ccl::Config::from([&](const char* variable) -> const char* {
-          const auto found = environment.find(variable);
-          return found != environment.end() ? found->second.c_str() : std::getenv(variable);
-        });
-        if (!config)
-          throw UsageError(scenario.source_file + ": env of " + whose + "mode '" + mode->label +
-                           "': " + config.error().message);
-      };
-      auto environment = mode->env;
-      environment.insert(scenario.env.begin(), scenario.env.end());
-      check(environment, "");
-      if (!mode->beside) continue;
-      auto other = mode->beside->env;
-      other.insert(environment.begin(), environment.end());
-      check(other, "the other side of ");
-    }
+  for (const Mode* mode : modes) {
+    // The settings of R2CCL are read here as its processes will.
+    const auto check = [&](const std::string& plugin, const std::map<std::string, std::string>& environment,
+                           const std::string& whose) {
+      if (plugin.find('/') != std::string::npos && access(plugin.c_str(), R_OK) != 0)
+        throw UsageError(scenario.source_file + ": plugin " + plugin + " cannot be read: " + strerror(errno));
+      if (plugin != Workload{}.plugin) return;
+      const auto config = r2ccl::Config::from([&](const char* variable) -> const char* {
+        const auto found = environment.find(variable);
+        return found != environment.end() ? found->second.c_str() : std::getenv(variable);
+      });
+      if (!config)
+        throw UsageError(scenario.source_file + ": env of " + whose + "mode '" + mode->label +
+                         "': " + config.error().message);
+    };
+    auto environment = mode->env;
+    environment.insert(scenario.env.begin(), scenario.env.end());
+    check(scenario.plugin_of(*mode), environment, "");
+    if (!mode->beside) continue;
+    auto other = mode->beside->env;
+    other.insert(environment.begin(), environment.end());
+    check(scenario.plugin_of(*mode, *mode->beside), other, "the other side of ");
+  }
   if (scenario.workload.engine == Engine::kNccl) {
     const std::string& library = scenario.workload.nccl.library;
     if (library.find('/') != std::string::npos && access(library.c_str(), R_OK) != 0)

@@ -43,6 +43,22 @@ void check_pairs(Document& document, const YAML::Node& root, const Scenario& sce
 
 }  // namespace
 
+std::string read_own_plugin(Document& document, MapReader& map) {
+  const auto plugin = map.text("plugin");
+  if (plugin && plugin->empty()) document.report(map.get("plugin"), "'plugin' is empty");
+  return plugin.value_or("");
+}
+
+void check_own_plugins(Document& document, const YAML::Node& root, const Scenario& scenario) {
+  if (scenario.workload.engine == Engine::kCpu) return;
+  for (const Mode& mode : scenario.modes)
+    if (!mode.plugin.empty())
+      return document.report(std::as_const(root)["modes"],
+                             "mode '" + mode.label +
+                                 "' has a 'plugin' of its own; write 'engine: cpu', or, for NCCL's IB "
+                                 "transport, 'transport: ib'");
+}
+
 std::optional<OtherSide> read_other_side(Document& document, MapReader& mode) {
   if (!mode.has("beside")) return std::nullopt;
   const YAML::Node node = mode.get("beside");
@@ -55,6 +71,7 @@ std::optional<OtherSide> read_other_side(Document& document, MapReader& mode) {
     if (node.IsMap() && !map.has("mode"))
       document.report(node, "'beside' needs 'mode': what this mode's operations take turns with");
     other.env = map.string_map("env");
+    other.plugin = read_own_plugin(document, map);
     check_env(document, map.get("env"), other.env);
     if (given) at.reset(map.get("mode"));
     map.finish();

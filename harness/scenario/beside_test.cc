@@ -54,6 +54,38 @@ TEST(Beside, a_ratio_can_be_expected_of_either_engine) {
   EXPECT_EQ(nccl.expectations.size(), 2u);
 }
 
+TEST(OwnPlugin, is_the_modes_or_the_other_sides) {
+  const Scenario scenario = beside_scenario(
+      "workload: {iters: 64, plugin: a}\n"
+      "modes: [baseline, {mode: migrate, plugin: b, beside: baseline}, {mode: balance, beside: {mode: "
+      "baseline, plugin: c}}]");
+  const auto plugin = [&](size_t mode) { return scenario.plugin_of(scenario.modes[mode]); };
+  const auto other = [&](size_t mode) {
+    return scenario.plugin_of(scenario.modes[mode], *scenario.modes[mode].beside);
+  };
+  EXPECT_EQ(plugin(0), "a");
+  EXPECT_EQ(plugin(1), "b");
+  EXPECT_EQ(other(1), "b");
+  EXPECT_EQ(plugin(2), "a");
+  EXPECT_EQ(other(2), "c");
+}
+
+TEST(OwnPlugin, is_for_the_engine_cpu_and_not_empty) {
+  for (const auto& [body, message] :
+       {std::pair{"workload: {engine: nccl}\nmodes: [{mode: baseline, plugin: b}]",
+                  "write 'engine: cpu', or"},
+        std::pair{"workload: {engine: exec, command: [x]}\nmodes: [{mode: baseline, plugin: b}]",
+                  "write 'engine: cpu', or"},
+        std::pair{"modes: [{mode: baseline, plugin: ''}]", "'plugin' is empty"},
+        std::pair{"workload: {iters: 64}\nmodes: [{mode: baseline, beside: {mode: baseline, plugin: ''}}]",
+                  "'plugin' is empty"}}) {
+    const std::vector<Problem> problems = problems_of(std::string("version: 1\n") + body + "\n");
+    ASSERT_FALSE(problems.empty());
+    EXPECT_NE(problems[0].message.find(message), std::string::npos) << problems[0].message;
+    EXPECT_GT(problems[0].line, 1);
+  }
+}
+
 /// Copies and expectations of a mode that is left out are not in the way of the others.
 TEST(Beside, the_modes_that_compare_nothing_can_be_run_alone) {
   const std::string text =

@@ -199,6 +199,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   check_overlaps(document, scenario);
   for (const Expectation& expectation : scenario.expectations)
     check_expectation(document, scenario, expectation);
+  check_own_plugins(document, root, scenario);
   check_other_sides(document, root, scenario);
   if (scenario.workload.engine == Engine::kNccl) check_nccl(document, root, scenario);
   if (scenario.workload.engine == Engine::kExec) check_exec(document, root, scenario);

@@ -16,7 +16,7 @@ std::optional<ModeKind> kind_from(const std::string& word) {
   return static_cast<ModeKind>(found - kModeNames.begin());
 }
 
-/// One entry of the list: a name, or a map with `mode`, `label`, `env`, `transport` and `beside`.
+/// One entry of the list: a name, or a map with `mode`, `label`, `env`, `transport`, `plugin` and `beside`.
 std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
   Mode mode;
   std::string word;
@@ -30,8 +30,8 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     if (!given) {
       if (node.IsMap() && !map.has("mode"))
         document.report(node, "a mode needs 'mode', one of " + list_of(kModeNames));
-      map.text("label"), map.string_map("env"), read_transport(map), read_other_side(document, map),
-          map.finish();
+      map.text("label"), map.string_map("env"), read_transport(map), read_own_plugin(document, map),
+          read_other_side(document, map), map.finish();
       return std::nullopt;
     }
     word = *given;
@@ -40,6 +40,7 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     mode.env = map.string_map("env");
     check_env(document, map.get("env"), mode.env);
     mode.transport = read_transport(map);
+    mode.plugin = read_own_plugin(document, map);
     mode.beside = read_other_side(document, map);
     map.finish();
     if (!good_name(mode.label) || mode.label == "all") {

@@ -154,6 +154,7 @@ enum class ModeKind { kBaseline = 0, kMigrate = 1, kBalance = 2, kAllReduce = 3 
 struct OtherSide {
   ModeKind kind = ModeKind::kBaseline;
   std::map<std::string, std::string> env;  ///< on top of Scenario::env and Mode::env
+  std::string plugin;                      ///< empty: the mode's
 };
 
 /// One way to run the job. Expectations name a mode by its label.
@@ -163,6 +164,7 @@ struct Mode {
   std::map<std::string, std::string> env;  ///< on top of Scenario::env
   std::optional<Transport> transport;      ///< instead of the workload's
   std::optional<OtherSide> beside;         ///< whose operations take turns with this mode's, in the same job
+  std::string plugin;                      ///< instead of the workload's; empty: that one
 };
 
 /// Place of the mode that the overhead of the others is measured against: the first baseline, else the first
@@ -204,6 +206,13 @@ struct Scenario {
 
   const Mode* find_mode(const std::string& label) const;
   Transport transport_of(const Mode& mode) const { return mode.transport.value_or(workload.nccl.transport); }
+  const std::string& plugin_of(const Mode& mode) const {
+    return mode.plugin.empty() ? workload.plugin : mode.plugin;
+  }
+  /// Of the side whose operations take turns with the mode's.
+  const std::string& plugin_of(const Mode& mode, const OtherSide& other) const {
+    return other.plugin.empty() ? plugin_of(mode) : other.plugin;
+  }
   /// Whether a job of the mode compares two sides, whose operations take turns (turns.h).
   bool compares_sides(const Mode& mode) const { return mode.beside || is_beside(transport_of(mode)); }
 };

@@ -34,6 +34,8 @@ std::chrono::nanoseconds default_stall(const Workload& workload);
 std::optional<Transport> read_transport(MapReader& map);
 void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts);
 std::optional<ModeKind> read_kind(Document& document, const YAML::Node& at, const std::string& word);
+/// The key `plugin` of a mode, or of the other side; empty: it has none.
+std::string read_own_plugin(Document& document, MapReader& map);
 /// The key `beside` of a mode.
 std::optional<OtherSide> read_other_side(Document& document, MapReader& mode);
 void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,
@@ -50,6 +52,7 @@ void check_overlaps(Document& document, const Scenario& scenario);
 /// … of the engine nccl.
 void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario);
 /// … of modes that compare two of the plugin's modes in one job.
+void check_own_plugins(Document& document, const YAML::Node& root, const Scenario& scenario);
 void check_other_sides(Document& document, const YAML::Node& root, const Scenario& scenario);
 /// … of a mode that compares two transports in one job.
 void check_beside(Document& document, const YAML::Node& root, const Scenario& scenario, const Mode& mode);

@@ -18,7 +18,6 @@ namespace {
 constexpr int kSteps = 8;          // NCCL_STEPS
 constexpr int kStepsPerSlice = 2;  // ring, Simple protocol
 constexpr int kTag = 0x7c1;
-void* const kUntouchedRequest = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
 }  // namespace
 
 Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int shift, int device,
@@ -139,7 +138,7 @@ bool Channel::post_receives() {
     const auto status = plugin_.irecv(recv_comm_, slot.data, room, kTag,
                                       direct() ? output_registration_ : recv_registration_, &slot.request);
     if (status != ncclSuccess) fail("irecv", status, false);
-    if (slot.request == kUntouchedRequest)
+    if (slot.request == kPresetRequest)
       throw ChannelError("irecv on " + device_name_ + " did not set its request");
     if (!slot.request) break;
     ++posted_;
@@ -212,7 +211,7 @@ bool Channel::post_sends() {
     const auto status = plugin_.isend(send_comm_, slot.data, slot.bytes, kTag,
                                       direct() ? input_registration_ : send_registration_, &slot.request);
     if (status != ncclSuccess) fail("isend", status, true);
-    if (slot.request == kUntouchedRequest)
+    if (slot.request == kPresetRequest)
       throw ChannelError("isend on " + device_name_ + " did not set its request");
     if (!slot.request) break;
     ++sent_;

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "harness/workload/cpu/nccl_ib.h"
+
 namespace r2bench {
 namespace {
 
@@ -196,33 +198,20 @@ class Adapter final : public NetPlugin {
   }
 
  private:
-  static void preset(void** request) {
-    *request = Version >= 9 ? reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION) : nullptr;
-  }
+  static void preset(void** request) { *request = Version >= 9 ? kPresetRequest : nullptr; }
 
   const Net* net_;
   void* context_ = nullptr;
 };
 
 template <int Version>
-std::unique_ptr<NetPlugin> adapt(void* library) {
-  const std::string symbol = "ncclNetPlugin_v" + std::to_string(Version);
-  const void* net = dlsym(library, symbol.c_str());
-  if (!net) return nullptr;
-  return std::make_unique<Adapter<Version>>(static_cast<const typename Abi<Version>::Net*>(net));
+std::unique_ptr<NetPlugin> adapt(const void* table) {
+  return std::make_unique<Adapter<Version>>(static_cast<const typename Abi<Version>::Net*>(table));
 }
 
 std::unique_ptr<NetPlugin> adapt(void* library, int version) {
-  // clang-format off
-  switch (version) {
-    case 8: return adapt<8>(library);
-    case 9: return adapt<9>(library);
-    case 10: return adapt<10>(library);
-    case 11: return adapt<11>(library);
-    case 12: return adapt<12>(library);
-    default: return nullptr;
-  }
-  // clang-format on
+  const void* const table = dlsym(library, ("ncclNetPlugin_v" + std::to_string(version)).c_str());
+  return table ? net_plugin_of(table, version) : nullptr;
 }
 
 void* open_library(const std::string& name, std::string& said) {
@@ -266,6 +255,19 @@ std::string copy_of_plugin(const std::string& name) {
   throw PluginError("the net plugin '" + name + "' cannot be copied: " + std::strerror(error));
 }
 
+std::unique_ptr<NetPlugin> net_plugin_of(const void* table, int abi) {
+  // clang-format off
+  switch (abi) {
+    case 8: return adapt<8>(table);
+    case 9: return adapt<9>(table);
+    case 10: return adapt<10>(table);
+    case 11: return adapt<11>(table);
+    case 12: return adapt<12>(table);
+    default: return nullptr;
+  }
+  // clang-format on
+}
+
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {
   void* const library = find_library(name);
   if (abi != 0) {
@@ -276,6 +278,7 @@ std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {
   }
   for (int version = 12; version >= 8; --version)
     if (auto plugin = adapt(library, version)) return plugin;
+  if (auto transport = nccl_ib_of(library)) return transport;
   throw PluginError("the net plugin '" + name + "' exports none of ncclNetPlugin_v8 … ncclNetPlugin_v12");
 }
 

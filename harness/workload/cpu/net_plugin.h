@@ -17,6 +17,11 @@ namespace r2bench {
 /// Structures are filled with this byte before a plugin writes them: what still holds it was left out.
 inline constexpr unsigned char kPoison = 0xa5;
 
+/// What a request is before a plugin says what it is: NULL for version 8. Not
+/// NCCL_NET_OPTIONAL_RECV_COMPLETION, with which NCCL says that it does without the completion of a receive,
+/// and NCCL's IB transport then has none.
+inline void* const kPresetRequest = reinterpret_cast<void*>(~uintptr_t{0} / 0xff * kPoison);
+
 /// Of a device, as far as a host-memory workload looks at it.
 struct NetDevice {
   std::string name;
@@ -50,7 +55,7 @@ class NetPlugin {
   virtual Status accept(void* listener, void** comm) = 0;
   virtual Status reg(void* comm, void* data, size_t bytes, void** registration) = 0;
   virtual Status dereg(void* comm, void* registration) = 0;
-  /// `*request` is pre-set as NCCL does it: 1 from version 9 on, NULL before.
+  /// `*request` is pre-set: kPresetRequest from version 9 on, NULL before.
   virtual Status isend(void* comm, void* data, size_t bytes, int tag, void* registration, void** request) = 0;
   virtual Status irecv(void* comm, void* data, size_t bytes, int tag, void* registration, void** request) = 0;
   virtual Status test(void* request, bool* done, size_t* bytes) = 0;
@@ -61,9 +66,12 @@ class NetPlugin {
 };
 
 /// Loads `name` by NCCL_NET_PLUGIN's rules: a path or file name that the loader finds, else
-/// libnccl-net-<name>.so. `abi` 8 … 12 wants that version, 0 the highest that is exported. The library stays
-/// loaded until the process ends. Throws PluginError.
+/// libnccl-net-<name>.so. `abi` 8 … 12 wants that version, 0 the highest that is exported. Of libnccl itself
+/// it is the IB transport (nccl_ib.h). The library stays loaded until the process ends. Throws PluginError.
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi);
+
+/// The plugin whose calls are in `table`, of version `abi`, 8 … 12. `table` must stay.
+std::unique_ptr<NetPlugin> net_plugin_of(const void* table, int abi);
 
 /// A name under which the library of plugin `name` can be loaded once more, with variables of its own: a copy in
 /// memory, which stays until the process ends. Throws PluginError.

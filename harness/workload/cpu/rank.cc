@@ -147,11 +147,14 @@ void Rank::open_plugins() {
   turns_ = {config_.pairs};
   RankConfig other = config_;
   other.collnet = config_.other_collnet;
-  const std::string copy = config_.pairs ? copy_of_plugin(config_.plugin) : "";
+  other.plugin = config_.other_plugin;
+  if (config_.pairs && config_.other_plugin == config_.plugin) other.plugin = copy_of_plugin(config_.plugin);
+  if (config_.other_plugin != config_.plugin) other.plugin_abi = 0;
   // All before the first is opened: closing and reports go through them, also when one cannot be opened.
   for (int set = 0; set < turns_.sets(); ++set) {
     const bool others = Turns::side_of_set(set) == 1;
-    sets_.push_back(std::make_unique<Connections>(others ? other : config_, others ? copy : config_.plugin,
+    sets_.push_back(std::make_unique<Connections>(others ? other : config_,
+                                                  others ? other.plugin : config_.plugin,
                                                   communicator() + (uint64_t(set) << 24)));
   }
   if (config_.pairs) {

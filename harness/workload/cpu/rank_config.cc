@@ -29,6 +29,7 @@ nlohmann::json RankConfig::to_json() const {
           {"p2p_chunk_bytes", p2p_chunk_bytes},
           {"setup_limit_ms", setup_limit_ms},
           {"pairs", pairs},
+          {"other_plugin", other_plugin},
           {"other_environment", other_environment},
           {"other_collnet", int(other_collnet)}};
 }
@@ -57,6 +58,7 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");
   c.pairs = json.at("pairs");
+  c.other_plugin = json.at("other_plugin");
   c.other_environment = json.at("other_environment").get<std::map<std::string, std::string>>();
   c.other_collnet = CollNet(json.at("other_collnet").get<int>());
   return c;

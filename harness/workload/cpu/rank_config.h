@@ -37,9 +37,10 @@ struct RankConfig {
   size_t buffer_bytes = 4u << 20;       ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
   size_t p2p_chunk_bytes = 128u << 10;  ///< NCCL_P2P_NET_CHUNKSIZE: one message of a SendRecv
   int setup_limit_ms = 60'000;
-  /// Where two sides take turns (Turns): so many communicators of each, what the other side's plugin finds in
-  /// the environment, and its CollNet. 0: one side.
+  /// Where two sides take turns (Turns): so many communicators of each, the other side's plugin, what it
+  /// finds in the environment, and its CollNet. 0: one side.
   int pairs = 0;
+  std::string other_plugin;
   std::map<std::string, std::string> other_environment;
   CollNet other_collnet = CollNet::kOff;
 

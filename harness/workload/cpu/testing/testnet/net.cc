@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -137,6 +138,17 @@ constexpr Net members() {
 }  // namespace
 }  // namespace testnet
 
+#ifdef TESTNET_IS_LIBNCCL
+// Nothing but the number of its version is exported, as of the IB transport in NCCL itself.
+[[gnu::visibility("hidden")]] extern const testnet::ncclNet_v12_t ncclNetIb;
+[[gnu::used]] const testnet::ncclNet_v12_t ncclNetIb = testnet::members<testnet::ncclNet_v12_t>();
+
+extern "C" int ncclGetVersion(int* version) {
+  const char* const given = std::getenv("TESTNET_NCCL_VERSION");
+  *version = given ? std::atoi(given) : 23203;
+  return 0;
+}
+#else
 extern "C" {
 
 extern const testnet::ncclNet_v8_t ncclNetPlugin_v8;
@@ -152,3 +164,4 @@ const testnet::ncclNet_v11_t ncclNetPlugin_v11 = testnet::members<testnet::ncclN
 const testnet::ncclNet_v12_t ncclNetPlugin_v12 = testnet::members<testnet::ncclNet_v12_t>();
 
 }  // extern "C"
+#endif
