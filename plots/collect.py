@@ -14,6 +14,7 @@
     plots/collect.py turns SET FILE…      turns.csv of harness/bench/allreduce_table.py         → allreduce_turns.csv
     plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
     plots/collect.py bench SET FILE…      Google Benchmark's JSON, with medians                 → costs.csv
+    plots/collect.py ratios SET FILE…     of harness/bench/beside_nccl_ib.py                    → costs.csv
     plots/collect.py walks SET FILE       lines of harness/tests/walk.py                        → walks.csv
     plots/collect.py gate SET FILE        record.jsonl of harness/tests/gate_power.py           → gate.csv
     plots/collect.py nightly SET FILE     record.jsonl of .ci/nightly                           → nightly.csv

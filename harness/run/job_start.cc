@@ -155,7 +155,7 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.in_step = in_step();
   config.label = rank.label();
   config.plugin = scenario_.plugin_of(mode_);
-  config.plugin_abi = scenario_.workload.plugin_abi;
+  config.plugin_abi = mode_.plugin.empty() ? scenario_.workload.plugin_abi : 0;
   config.op = scenario_.workload.op;
   config.dtype = scenario_.workload.dtype;
   config.reduction = scenario_.workload.reduction;

@@ -159,10 +159,25 @@ def cluster(results):
     return markdown(["launcher", "hosts", "test", "cases", "passed", "expectations met", "clock bound (ms, max)"], rows)
 
 
+BESIDE_CPU = "beside_ib_cpu"  # and its set of before
+
+
+def beside_cpu(results):
+    """The cpu workload over R2CCL beside NCCL's IB transport: before, now, and the control."""
+    found = {(row["set"], int(row["bytes"]), "CPU" in row["benchmark"], row["mode"]): row for row in rows_of(results, "costs", BESIDE_CPU, BESIDE_CPU + "_before")}
+
+    def cell(*key):
+        row = found.get(key)
+        return f"{short(row['ratio'], 4)} ({short(row['ratio_low95'], 4)} to {short(row['ratio_high95'], 4)})" if row else "–"
+    rows = [[inputs.size(size), "CPU time" if cpu else "time", cell(BESIDE_CPU + "_before", size, cpu, "migrate"), *(cell(BESIDE_CPU, size, cpu, of) for of in ("migrate", "balance", "ib"))]
+            for size in sorted({size for _, size, _, _ in found}) for cpu in (False, True)]
+    return markdown(["size", "measure", "mode 1 before", "mode 1", "mode 2", "control"], rows)
+
+
 def costs(results):
     rows = [[f"`{row['set']}`", row["benchmark"], inputs.size(int(row["bytes"])) if row["bytes"] else "–", mode(row["mode"]) or "–", f"{short(row['value'])} {row['unit']}" if row["value"] else "–",
              short(row["beside"]), short(row["ratio"], 4), (short(row["ratio_low95"], 4) + " to " if row["ratio_low95"] else "up to ") + short(row["ratio_high95"], 4) if row["ratio_high95"] else "–"]
-            for row in tables.read(results, "costs")]
+            for row in tables.read(results, "costs") if not row["set"].startswith(BESIDE_CPU)]
     return markdown(["set", "benchmark", "size", "mode", "value", "compared with", "ratio", "95 % interval"], rows)
 
 
@@ -213,6 +228,7 @@ BLOCKS = {
     "nightly": nightly,
     "cluster": cluster,
     "costs": costs,
+    "beside-cpu": beside_cpu,
     "conformance": conformance,
     "simulated": simulated,
     "beside-upstream": beside_upstream,

@@ -44,7 +44,9 @@ const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"R2CC_MODE", 0, 3, "0 baseline (no resilience), 1 live migration, 2 balance, 3 AllReduce",
        [](const Config& c) { return long(c.mode); }, [](Config& c, long v) { c.mode = Mode(v); }},
-      {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has acknowledged it",
+      {"R2CC_STRICT_ACK", 0, 1,
+       "1: a send is done only when the receiver has acknowledged it, or when a copy of it is kept until "
+       "then",
        [](const Config& c) { return long(c.strict_ack); }, [](Config& c, long v) { c.strict_ack = v != 0; }},
       integer("NCCL_IB_TIMEOUT", &Config::ib_timeout, 0, 31, "QP timeout, 4.096 us * 2^n; 0: none"),
       integer("NCCL_IB_RETRY_CNT", &Config::ib_retry_count, 0, 7, "QP transport retries"),

@@ -28,7 +28,7 @@ struct Config {
   using Milliseconds = std::chrono::milliseconds;
 
   Mode mode = Mode::kMigrate;    ///< R2CC_MODE
-  bool strict_ack = true;        ///< R2CC_STRICT_ACK: a send is done only when the receiver has it
+  bool strict_ack = true;  ///< R2CC_STRICT_ACK: a send is done when the receiver has it, or a copy is kept
   std::string socket_interface;  ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: control/interface.h
   std::string socket_family;     ///< NCCL_SOCKET_FAMILY
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet

@@ -140,7 +140,7 @@ void paced_message(benchmark::State& state) { paced_messages(state, loop()); }
 // the next message the GPU takes range(1) microseconds; meanwhile the thread tests in vain what it has open.
 // All times are CPU time of the thread. Counts the ACKs per message.
 struct Proxy {
-  static constexpr size_t kBytes = 4 << 10, kWindow = 8;
+  static constexpr size_t kBytes = wire::kCopiedBytes + 1024, kWindow = 8;  // not copied
   Loop channel;
   std::array<Request*, kWindow> receives{}, sends{};
   std::array<int64_t, kWindow> taken{};  // when the GPU has taken what was there

@@ -46,10 +46,10 @@ class AckSoon {
   uint32_t ahead() const { return ahead_; }
 
   /// A message is posted, `copied` or not, and is one of `unconfirmed` messages. Does it ask for its ACK
-  /// soon? open(n): the receive of the n-th message behind it is open, as far as is known. clock(): the time.
-  /// Both are asked only where it counts.
+  /// soon? `must_ask`: it does in any case. open(n): the receive of the n-th message behind it is open, as
+  /// far as is known. clock(): the time. Both are asked only where it counts.
   template <class Open, class Clock>
-  bool posts(bool copied, uint64_t unconfirmed, Open open, Clock clock) {
+  bool posts(bool copied, uint64_t unconfirmed, Open open, Clock clock, bool must_ask = false) {
     awaited_ = awaited_ << 1 | uint64_t(!copied);
     if (copied) return false;
     if (ahead_ > 1) {
@@ -57,7 +57,7 @@ class AckSoon {
       if (waited_) judge();
     }
     const uint32_t depth = ahead_ == 1 ? 1 : uint32_t(std::popcount(awaited_ & newest(unconfirmed)));
-    soon_ = depth >= ahead_ || (depth >= ahead_ / 2 && open(ahead_ - depth + 1));
+    soon_ = must_ask || depth >= ahead_ || (depth >= ahead_ / 2 && open(ahead_ - depth + 1));
     if (depth >= ahead_) reached();
     return soon_;
   }

@@ -367,5 +367,16 @@ TEST(Signals, are_due_with_every_eighth_work_request_of_the_active_path) {
   EXPECT_TRUE(signals.due(7));
 }
 
+TEST(Acks, a_small_message_is_awaited_if_it_asks) {
+  for (const bool asks : {false, true}) {
+    World world(2);
+    world.arrive(0, 8192);
+    EXPECT_FALSE(world.end.ack_due(true)) << "it was sent from a copy";
+    world.end.segment_came(1, asks);
+    world.arrive(1, 8192);
+    EXPECT_EQ(world.end.ack_due(true), asks);
+  }
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -57,7 +57,7 @@ class SendingEndOf {
   template <class Open, class Clock>
   bool asks_for_ack(bool acknowledges, bool copied, bool lacks_copy, Open open, Clock clock) {
     if (!acknowledges) return false;
-    return ack_soon_.posts(copied, ledger.next() + 1 - ledger.confirmed(), open, clock) || lacks_copy;
+    return ack_soon_.posts(copied, ledger.next() + 1 - ledger.confirmed(), open, clock, lacks_copy);
   }
   /// The receiver has everything before `up_to`, and says so after a long wait (wire.h), or not.
   template <class Clock>

@@ -103,5 +103,29 @@ TEST(AcksAskedFor, what_confirms_nothing_new_teaches_nothing) {
   end.confirmed_low(uint32_t(end.ledger.next()), true, now_must_not_be_asked);
 }
 
+TEST(SendingEnd, a_small_message_without_a_copy_asks_for_its_ack) {
+  SendingEndOf<64> end;
+  const auto not_open = [](uint32_t) { return false; };
+  const auto now = [] { return uint64_t{0}; };
+  // Many messages that are never waited for: none asks any more.
+  for (int i = 0; i < 100000 && end.asks_for_ack(true, false, false, not_open, now); ++i) {
+    end.ledger.open(1);
+    if (i % 8 == 7) end.confirmed(end.ledger.next(), false, now);
+  }
+  EXPECT_TRUE(end.asks_for_ack(true, false, true, not_open, now));
+  EXPECT_FALSE(end.asks_for_ack(true, true, false, not_open, now));
+  EXPECT_FALSE(end.asks_for_ack(false, false, true, not_open, now)) << "there are no ACKs";
+}
+
+TEST(SendingEnd, what_has_left_the_window_is_received) {
+  SendingEndOf<64> end;
+  for (uint64_t message = 0; message < 200; ++message) {
+    EXPECT_EQ(end.surely_received(), message < 64 ? 0 : message - 63);
+    end.ledger.open(1);
+  }
+  end.confirmed(190, false, [] { return uint64_t{0}; });
+  EXPECT_EQ(end.surely_received(), 190u);
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -235,6 +235,10 @@ void* find_library(const std::string& name) {
 
 }  // namespace
 
+bool is_same_plugin(const std::string& one, const std::string& other) {
+  return one == other || find_library(one) == find_library(other);
+}
+
 std::string copy_of_plugin(const std::string& name) {
   void* const library = find_library(name);
   const link_map* map = nullptr;

@@ -73,6 +73,9 @@ std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi);
 /// The plugin whose calls are in `table`, of version `abi`, 8 … 12. `table` must stay.
 std::unique_ptr<NetPlugin> net_plugin_of(const void* table, int abi);
 
+/// Both names are of one library, also through links. Throws PluginError.
+bool is_same_plugin(const std::string& one, const std::string& other);
+
 /// A name under which the library of plugin `name` can be loaded once more, with variables of its own: a copy in
 /// memory, which stays until the process ends. Throws PluginError.
 std::string copy_of_plugin(const std::string& name);

@@ -148,8 +148,10 @@ void Rank::open_plugins() {
   RankConfig other = config_;
   other.collnet = config_.other_collnet;
   other.plugin = config_.other_plugin;
-  if (config_.pairs && config_.other_plugin == config_.plugin) other.plugin = copy_of_plugin(config_.plugin);
-  if (config_.other_plugin != config_.plugin) other.plugin_abi = 0;
+  if (config_.pairs && is_same_plugin(config_.other_plugin, config_.plugin))
+    other.plugin = copy_of_plugin(config_.plugin);
+  else
+    other.plugin_abi = 0;
   // All before the first is opened: closing and reports go through them, also when one cannot be opened.
   for (int set = 0; set < turns_.sets(); ++set) {
     const bool others = Turns::side_of_set(set) == 1;

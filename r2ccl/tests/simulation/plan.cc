@@ -128,7 +128,7 @@ static Plan::Line random_channel(const Plan& plan, int number, Random& random) {
   line.sender_nic = int(random.below(uint64_t(plan.nics)));
   line.receiver_nic = random.chance(80) ? line.sender_nic : int(random.below(uint64_t(plan.nics)));
   line.messages = int(random.between(50, 70));
-  constexpr uint32_t kMost[] = {8, 8192, 8192, kSlotBytes};
+  constexpr uint32_t kMost[] = {8, 8192, kSlotBytes, kSlotBytes};  // copied up to half a slot
   line.most_bytes = kMost[random.below(std::size(kMost))];
   line.pause = random.chance(30) ? random.skewed(100 * kMicrosecond, 50 * kMillisecond) : 0;
   return line;

@@ -78,7 +78,7 @@ constexpr bool is_of_nic(Fault::Kind kind) {
 /// It takes nothing away, neither a NIC nor what that has: any NIC may show it.
 bool spares(Fault::Kind kind);
 
-constexpr uint32_t kSlotBytes = 16 << 10;  ///< of a message, at most
+constexpr uint32_t kSlotBytes = 32 << 10;  ///< of a message, at most
 constexpr Time kHistoryBound = 90 * kSecond;
 constexpr Time kBusyCall = 50 * kMillisecond;  ///< a command of a driver that is merely slow
 

@@ -98,7 +98,7 @@ DEFECTS = {
     'silent_loss': [(P + 'sending.h', 'if (!ack_query_.answered(up_to) || ', 'if (!ack_query_.answered(up_to) || host.active() != 0 || ')],
     'stuck_queue_pair': [(P + 'watchdog.h', 'stall_.stuck() ? host.stands_still() : 0', 'stall_.stuck() && false ? host.stands_still() : 0')],
     'watchdog': [(P + 'stall_timer.h', 'silence_ += step_;', 'silence_ += 0 * step_;')],
-    'copy_kept': [(C + 'sender.h', 'return request.message == message && (request.in_use || request.copied);', 'return request.message == message && request.in_use;')],
+    'copy_kept': [(C + 'sender.h', 'return request.message == message && (in_use(request) || request.copied);', 'return request.message == message && in_use(request);')],
     'request_ack_query': [(P + 'receiving.h', 'if (waits() && host.peer_copies() && ', 'if (false && ')],
     'watch_after_request': [(P + 'sending.h', 'awaited_ = host.holds(Rule::kWatchAfterRequest) && ', 'awaited_ = false && ')],
     'settle': [(P + 'sending.h', 'if (!host.holds(Rule::kSettle)) return false;', 'if (host.holds(Rule::kSettle)) return false;')],

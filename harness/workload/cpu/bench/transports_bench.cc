@@ -2,7 +2,7 @@
 // What a message costs over R2CCL and over NCCL's own IB transport, in one process, over the virtual HCA at
 // unlimited rate: the calls that NCCL's proxy makes, without NCCL and without a GPU. Both ends are in one
 // thread, so that the time is CPU time of both. With random interleaving the transports take turns:
-//   R2CC_MODE=1 transports_bench --nccl libnccl.so.2 --benchmark_repetitions=40
+//   transports_bench libnccl-net-r2ccl.so libnccl.so.2 --benchmark_repetitions=40
 //   --benchmark_enable_random_interleaving=true
 #include <benchmark/benchmark.h>
 #include <unistd.h>
