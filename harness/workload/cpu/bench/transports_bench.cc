@@ -73,31 +73,17 @@ class Connection {
   std::vector<char> out_ = std::vector<char>(64 << 10), in_ = std::vector<char>(64 << 10);
 };
 
-/// One message at a time. As with NCCL, its receive is posted long before.
-void message(benchmark::State& state, Connection* connection, size_t bytes) {
-  Connection& c = *connection;
-  void* receive = c.receive_now(bytes);
-  for (auto _ : state) {
-    void* const next = c.receive_now(bytes);
-    void* send = nullptr;
-    while (!send) send = c.send(bytes);
-    while (!c.done(receive)) {
-    }
-    while (!c.done(send))
-      if (c.done(next)) state.SkipWithError("a message has come that was not sent");
-    receive = next;
-  }
-  void* last = nullptr;
-  while (!last) last = c.send(bytes);
-  while (!c.done(receive)) {
-  }
-  while (!c.done(last)) {
-  }
+using Connections = std::vector<std::unique_ptr<Connection>>;
+/// The connections stay until the process ends.
+Connections* connect(NetPlugin& net, int count) {
+  auto* const made = new Connections;
+  for (int i = 0; i < count; ++i) made->push_back(std::make_unique<Connection>(net));
+  return made;
 }
 
-/// The same over many connections in turn, so that what the transport keeps of one is no longer in the cache.
-void message_in_turn(benchmark::State& state, std::vector<std::unique_ptr<Connection>>* connections,
-                     size_t bytes) {
+/// One message at a time, over each connection in turn: with many, what the transport keeps of one is no
+/// longer in the cache. As with NCCL, its receive is posted long before.
+void message(benchmark::State& state, Connections* connections, size_t bytes) {
   std::vector<void*> receives;
   for (auto& c : *connections) receives.push_back(c->receive_now(bytes));
   size_t turn = 0;
@@ -154,15 +140,15 @@ struct Transport {
 
 void add(const Transport& transport) {
   must(transport.net->init(quiet), "init");
-  auto* const connection = new Connection(*transport.net);  // until the process ends
+  Connections* const one = connect(*transport.net, 1);
+  Connection* const connection = one->front().get();
   const auto name = [&](const char* what, size_t bytes) {
     return std::string(what) + "<" + transport.name + ">/" + std::to_string(bytes);
   };
   for (const size_t bytes : {size_t{16}, size_t{1} << 10, size_t{64} << 10})
-    benchmark::RegisterBenchmark(name("message", bytes).c_str(), message, connection, bytes)->UseRealTime();
-  auto* const many = new std::vector<std::unique_ptr<Connection>>;
-  for (int i = 0; i < 256; ++i) many->push_back(std::make_unique<Connection>(*transport.net));
-  benchmark::RegisterBenchmark(name("in_turn", 16).c_str(), message_in_turn, many, 16)->UseRealTime();
+    benchmark::RegisterBenchmark(name("message", bytes).c_str(), message, one, bytes)->UseRealTime();
+  Connections* const many = connect(*transport.net, 256);
+  benchmark::RegisterBenchmark(name("in_turn", 16).c_str(), message, many, 16)->UseRealTime();
   benchmark::RegisterBenchmark(name("test_in_vain", 16).c_str(), test_in_vain, connection, 16)->UseRealTime();
   benchmark::RegisterBenchmark(name("send_in_vain", 16).c_str(), send_in_vain, connection, 16)->UseRealTime();
 }
